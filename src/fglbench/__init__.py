@@ -1,0 +1,3 @@
+"""fglbench: one reproducible benchmark suite for federated graph learning."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,50 @@
+"""The exception types of the suite and the wording they share.
+
+Every message says what is wrong, where, the value seen, the valid ones with the closest match, and the next step.
+"""
+
+from collections.abc import Iterable
+
+
+class FglbenchError(Exception):
+    """Base of every error that a user can act on; the command line prints it without a traceback."""
+
+
+class ConfigError(FglbenchError):
+    """Everything wrong with a configuration, in one report.
+
+    Args:
+        problems: one sentence per problem, each naming its file and key.
+    """
+
+    def __init__(self, problems: list[str]):
+        self.problems = problems
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{count} in the configuration:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+class DataError(FglbenchError):
+    """A dataset is missing, incomplete, altered, or cannot serve the request."""
+
+
+class PartitionError(FglbenchError):
+    """The asked partition or split cannot be made."""
+
+
+class StorageError(FglbenchError):
+    """A stored file is missing, unreadable or does not match its checksum."""
+
+
+class ComponentError(FglbenchError):
+    """A method, backbone or partition scheme is unknown, or its file does not keep the contract."""
+
+
+def suggest(value: object, choices: Iterable[str]) -> str:
+    """The tail of an "unknown name" message: the closest valid name where one is near, else all valid names."""
+    from rapidfuzz import process
+
+    names = sorted(choices)
+    match = process.extractOne(str(value), names, score_cutoff=60)
+    if match:
+        return f"Did you mean '{match[0]}'? Valid: {', '.join(names)}."
+    return f"Valid: {', '.join(names)}."

@@ -1,0 +1,141 @@
+"""Finds components by file name and reads their declarations without importing torch.
+
+A component is a Python file in one of the folders below or in a folder that the configuration lists under
+`components`; its name is the file's name with `_` read as `-` (a trailing `_plus` as `+`). Nothing has to be
+registered.
+"""
+
+import ast
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fglbench import settings as settings_module
+from fglbench.errors import ComponentError, suggest
+from fglbench.settings import ComponentSettings
+
+KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition"}
+_NOT_COMPONENTS = {"__init__", "base"}
+_extra_folders: list[Path] = []
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a component file says of itself.
+
+    Attributes:
+        name: as used in configurations and tables.
+        path: the file.
+        settings: its `Settings` class.
+        constants: its upper-case module constants with literal values; `VERSION` is always there.
+        summary: the first line of the file's docstring.
+    """
+
+    name: str
+    path: Path
+    settings: type[ComponentSettings]
+    constants: dict[str, Any]
+    summary: str
+
+    @property
+    def version(self) -> int:
+        return self.constants["VERSION"]
+
+
+def use_folders(folders: list[Path]) -> None:
+    """Adds users' own component folders (each with `methods/`, `backbones/` or `partition/` inside, or flat method
+    files)."""
+    for folder in folders:
+        if folder not in _extra_folders:
+            _extra_folders.append(folder)
+    _files.cache_clear()
+
+
+def names(kind: str) -> list[str]:
+    """The names of all components of a kind ("method", "backbone", "scheme"), sorted."""
+    return sorted(_files(kind))
+
+
+@cache
+def _files(kind: str) -> dict[str, Path]:
+    folders = [Path(__file__).parent / KINDS[kind]]
+    for extra in _extra_folders:
+        folders += [extra / KINDS[kind]] + ([extra] if kind == "method" else [])
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            if path.stem in _NOT_COMPONENTS or path.stem.startswith("_"):
+                continue
+            name = path.stem.removesuffix("_plus").replace("_", "-") + ("+" if path.stem.endswith("_plus") else "")
+            if name in found:
+                raise ComponentError(f"{path}: the {kind} '{name}' exists already in {found[name]}. Rename one file.")
+            found[name] = path
+    return found
+
+
+@cache
+def declaration(kind: str, name: str) -> Declaration:
+    """Reads a component's settings class and constants from its file, importing nothing that the file imports.
+
+    Raises:
+        ComponentError: no such component, or the file declares no `Settings` or `VERSION`.
+    """
+    path = _files(kind).get(name)
+    if path is None:
+        raise ComponentError(f"'{name}' is not a {kind}. {suggest(name, _files(kind))} See 'fglbench list {kind}s'.")
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    namespace: dict[str, Any] = {export: getattr(settings_module, export) for export in settings_module.__all__}
+    namespace["__name__"] = f"fglbench.declarations.{path.stem}"
+    constants: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Settings":
+            _evaluate(node, path, namespace)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
+            try:
+                constants[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+            namespace[node.targets[0].id] = constants[node.targets[0].id]
+    declared = namespace.get("Settings")
+    if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
+        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see docs/adding-a-method.md.")
+    if not isinstance(constants.get("VERSION"), int):
+        raise ComponentError(f"{path} declares no integer 'VERSION'; see docs/adding-a-method.md.")
+    summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
+    return Declaration(name, path, declared, constants, summary)
+
+
+def _evaluate(node: ast.ClassDef, path: Path, namespace: dict[str, Any]) -> None:
+    code = compile(ast.Module(body=[node], type_ignores=[]), str(path), "exec")
+    try:
+        exec(code, namespace)
+    except NameError as error:
+        raise ComponentError(
+            f"{path}:{node.lineno}: class 'Settings' uses {error.name!r}, but it is read without the file's imports; "
+            f"it may use {', '.join(settings_module.__all__)} and plain Python."
+        ) from error
+
+
+@cache
+def module(kind: str, name: str) -> ModuleType:
+    """Imports a component's file (torch and all).
+
+    Raises:
+        ComponentError: no such component. An error inside the file is not caught: a broken component stops the run.
+    """
+    path = declaration(kind, name).path
+    if path.parent.parent == Path(__file__).parent:
+        return importlib.import_module(f"fglbench.{path.parent.name}.{path.stem}")
+    qualified = f"fglbench_user.{kind}.{path.stem}"
+    spec = importlib.util.spec_from_file_location(qualified, path)
+    if spec is None or spec.loader is None:
+        raise ComponentError(f"{path} cannot be imported as a Python file.")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[qualified] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded

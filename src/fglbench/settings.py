@@ -1,0 +1,23 @@
+"""The typed settings of components, readable without importing the component.
+
+A component file (a method, backbone or partition scheme) declares a class `Settings(ComponentSettings)` and integers
+such as `VERSION`. The workflow needs both while it is parsed, when torch must not be imported, so
+`registry.declaration` evaluates just these statements of the file. They may use the names exported here and plain
+Python, nothing else.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
+
+
+class Section(BaseModel):
+    """A part of a configuration: unknown keys are refused, text is never read as a number, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ComponentSettings(Section):
+    """Settings of one component; every field has a default and a description."""

@@ -1,0 +1,140 @@
+"""Files on disk: plain arrays and JSON, written under a temporary name and renamed, with content hashes.
+
+Nothing here reads or writes a pickle. A reader never sees half a file: a write either renames into place or leaves
+what was there.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fglbench.errors import StorageError
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces; equal values give equal text. NaN and infinity are refused."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def fingerprint(value: Any, digits: int = 8) -> str:
+    """The first hexadecimal `digits` of the SHA-256 of the value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
+
+
+def hash_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes, in the order of the names: a hash of content, not of a file."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary name beside `path`; on success it is flushed and renamed to `path`, on failure removed.
+
+    The temporary name keeps the suffix of `path`, for writers that choose a format by it.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as stream:
+            os.fsync(stream.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        if path.exists():
+            discarded = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            path.replace(discarded / "old")
+            temporary.replace(path)
+            shutil.rmtree(discarded, ignore_errors=True)
+        else:
+            temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text by renaming."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes indented JSON with sorted keys by renaming: equal values give equal bytes. NaN is refused."""
+    write_text(path, json.dumps(value, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Reads JSON.
+
+    Raises:
+        StorageError: the file is missing or is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read as JSON ({error}). Remove it and run the stage again.") from error
+
+
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays as an uncompressed .npz by renaming: equal arrays give equal bytes."""
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise StorageError(f"{path}: array '{name}' holds Python objects; only plain arrays are stored.")
+    with replacing(path) as temporary, open(temporary, "wb") as stream:
+        np.savez(stream, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
+
+
+def read_npz(path: Path, names: list[str] | None = None) -> dict[str, np.ndarray]:
+    """Reads all arrays of an .npz, or only `names` (the others are not read from disk).
+
+    Raises:
+        StorageError: the file is missing, truncated, holds objects, or lacks a name.
+    """
+    try:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name: archive[name] for name in (names if names is not None else archive.files)}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StorageError(
+            f"{path} cannot be read as plain arrays ({error}). Remove it and run its stage again."
+        ) from error
