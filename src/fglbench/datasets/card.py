@@ -1,0 +1,87 @@
+"""The data card: what a graph holds, in numbers, and as text for `fglbench describe`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from fglbench.datasets.base import Graph
+
+
+def data_card(graph: Graph) -> dict[str, Any]:
+    """The numbers of a graph, plain values fit for JSON.
+
+    Returns:
+        nodes, edges (undirected), features, classes; density (edges / possible pairs), average_degree, isolated_nodes,
+        connected_components, largest_component (nodes), edge_homophily (share of the edges between labelled nodes that
+        join one class; None without such edges), label_histogram (nodes per class), unlabelled, feature_density (share
+        of non-zero values), feature_storage ("csr" or "dense"), masks (nodes per official mask).
+    """
+    nodes, edges = graph.num_nodes, graph.num_edges
+    degree = np.bincount(graph.edges[0], minlength=nodes)
+    _, component = connected_components(graph.adjacency(), directed=False)
+    sizes = np.bincount(component)
+    ends = graph.labels[graph.edges]
+    labelled = (ends >= 0).all(axis=0)
+    if isinstance(graph.features, np.ndarray):
+        stored, storage = int(np.count_nonzero(graph.features)), "dense"
+    else:
+        stored, storage = int(graph.features.nnz), "csr"
+    return {
+        "nodes": nodes,
+        "edges": edges,
+        "features": graph.num_features,
+        "classes": graph.classes,
+        "density": edges / (nodes * (nodes - 1) / 2) if nodes > 1 else 0.0,
+        "average_degree": 2 * edges / nodes,
+        "isolated_nodes": int((degree == 0).sum()),
+        "connected_components": len(sizes),
+        "largest_component": int(sizes.max()),
+        "edge_homophily": float((ends[0] == ends[1])[labelled].mean()) if labelled.any() else None,
+        "label_histogram": np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes).tolist(),
+        "unlabelled": int((graph.labels < 0).sum()),
+        "feature_density": stored / (nodes * graph.num_features),
+        "feature_storage": storage,
+        "masks": {role: int(mask.sum()) for role, mask in graph.masks.items()},
+    }
+
+
+def format_card(card: Mapping[str, Any]) -> str:
+    """Aligned plain text of a data card as the download stage stores it (`graph.json`)."""
+    cleaning = card.get("cleaning", {})
+    lines = [
+        ("nodes", f"{card['nodes']:,}"),
+        ("edges", f"{card['edges']:,} undirected"),
+        ("stored entries", f"{cleaning['stored_entries']:,} in the raw data" if cleaning else ""),
+        ("duplicates removed", f"{cleaning['duplicates_removed']:,}" if cleaning else ""),
+        ("self-loops removed", f"{cleaning['self_loops_removed']:,}" if cleaning else ""),
+        ("reverse entries added", f"{cleaning['reverse_added']:,}" if cleaning else ""),
+        (
+            "nodes removed",
+            f"{cleaning['nodes_removed']:,} outside the largest component" if "nodes_removed" in cleaning else "",
+        ),
+        ("features", f"{card['features']:,}, {card['feature_density']:.2%} non-zero, stored {card['feature_storage']}"),
+        ("classes", f"{card['classes']:,}"),
+        ("density", f"{card['density']:.3g}"),
+        ("average degree", f"{card['average_degree']:.2f}"),
+        ("isolated nodes", f"{card['isolated_nodes']:,}"),
+        (
+            "connected components",
+            f"{card['connected_components']:,}, the largest with {card['largest_component']:,} nodes",
+        ),
+        ("edge homophily", "-" if card["edge_homophily"] is None else f"{card['edge_homophily']:.4f}"),
+        ("nodes per class", " ".join(f"{count:,}" for count in card["label_histogram"])),
+        ("unlabelled nodes", f"{card['unlabelled']:,}"),
+        ("official split", ", ".join(f"{role} {size:,}" for role, size in card["masks"].items()) or "none"),
+        *(
+            (key.replace("_", " "), str(card[key]))
+            for key in ("source", "citation", "license", "content_hash")
+            if key in card
+        ),
+    ]
+    if card.get("settings"):
+        lines.append(("settings", ", ".join(f"{key}={value}" for key, value in card["settings"].items())))
+    width = max(len(label) for label, _ in lines)
+    heading = [f"{card['title']} ({card['name']})", card["about"], ""] if "title" in card else []
+    return "\n".join(heading + [f"{label:<{width}}  {text}" for label, text in lines if text])

@@ -1,0 +1,377 @@
+"""The table of datasets: what each one holds, where it comes from, and the hash that says it is the right one.
+
+Light on purpose: the workflow reads this table while it is parsed, so nothing here imports torch, pandas or a loader.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from fglbench.datasets.pins import RAW_FILES
+from fglbench.errors import DataError, suggest
+from fglbench.settings import ComponentSettings, Field
+
+
+class SbmSettings(ComponentSettings):
+    """Settings of the synthetic stochastic block model."""
+
+    nodes: int = Field(10_000, ge=4, le=100_000_000, description="number of nodes, dealt evenly to the classes")
+    classes: int = Field(5, ge=2, le=10_000, description="number of classes, one block each")
+    average_degree: float = Field(10.0, ge=0, description="edges = nodes * average_degree / 2, rounded")
+    homophily: float = Field(0.8, ge=0, le=1, description="fraction of edges that join two nodes of one class")
+    features: int = Field(100, ge=1, le=100_000, description="number of features")
+    signal: float = Field(1.0, ge=0, description="distance of a class centre from the origin; the noise deviates by 1")
+    seed: int = Field(0, ge=0, description="seed of the graph itself, not of a cell")
+
+    @property
+    def edges(self) -> int:
+        """Undirected edges."""
+        return round(self.nodes * self.average_degree / 2)
+
+    @property
+    def same_class_edges(self) -> int:
+        """Undirected edges whose ends have the same class."""
+        return round(self.edges * self.homophily)
+
+    @model_validator(mode="after")
+    def _possible(self) -> "SbmSettings":
+        if self.classes * 2 > self.nodes:
+            raise ValueError(f"classes {self.classes} > nodes / 2 = {self.nodes // 2}; every class needs two nodes")
+        small, larger = divmod(self.nodes, self.classes)
+        within = (self.classes - larger) * (small * (small - 1) // 2) + larger * ((small + 1) * small // 2)
+        across = self.nodes * (self.nodes - 1) // 2 - within
+        wanted = {"one class": (self.same_class_edges, within)}
+        wanted["two classes"] = (self.edges - self.same_class_edges, across)
+        for kind, (asked, pairs) in wanted.items():
+            if asked * 2 > pairs:
+                raise ValueError(
+                    f"average_degree {self.average_degree} and homophily {self.homophily} ask for {asked} edges "
+                    f"inside {kind}, but at most half of the {pairs} pairs can be edges; ask for a lower average_degree"
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a dataset must hold: `edges` are undirected, without duplicates and self-loops."""
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """One row of the catalogue.
+
+    Attributes:
+        name: as used in configurations, folders and tables.
+        title: as printed in reports.
+        family: datasets of one family share their raw format and origin.
+        loader: the module of `fglbench.datasets` whose `load` makes the graph.
+        counts: nodes, undirected edges, features, classes; of the default settings where there are settings.
+        about: what nodes, edges, features and classes are.
+        source: where it comes from, for people.
+        citation: the paper to cite.
+        license: what is known about the terms of use.
+        content_hash: `datasets.base.content_hash` of the canonical graph; None where it depends on settings.
+        raw_files: paths below a mirror folder, with the hash of what each file holds; empty where nothing is needed.
+        url: the address of the folder that holds the raw files, or of a .tar.gz with them; "" where nothing is needed.
+        pyg: class of `torch_geometric.datasets` and its `name` argument ("" where it takes none).
+        largest_component: only the largest connected component of the graph that the loader reads.
+        settings: the settings class; without fields unless the dataset is generated.
+        version: raised when the graph changes; part of the identity of every cell.
+    """
+
+    name: str
+    title: str
+    family: str
+    loader: str
+    counts: Counts
+    about: str
+    source: str
+    citation: str
+    license: str
+    content_hash: str | None
+    raw_files: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+    pyg: tuple[str, str] = ("", "")
+    largest_component: bool = False
+    settings: type[ComponentSettings] = ComponentSettings
+    version: int = 1
+
+    @property
+    def nodes(self) -> int:
+        return self.counts.nodes
+
+    @property
+    def edges(self) -> int:
+        return self.counts.edges
+
+    @property
+    def features(self) -> int:
+        return self.counts.features
+
+    @property
+    def classes(self) -> int:
+        return self.counts.classes
+
+    @property
+    def needs_files(self) -> bool:
+        """False for datasets that are embedded in a library or generated."""
+        return bool(self.raw_files)
+
+    @property
+    def synthetic(self) -> bool:
+        return self.family == "synthetic"
+
+    def read_settings(self, values: Mapping[str, Any]) -> ComponentSettings:
+        """Validates settings.
+
+        Raises:
+            DataError: an unknown key, a wrong type or a value out of range; all problems in one message.
+        """
+        try:
+            return self.settings(**values)
+        except ValidationError as error:
+            known = self.settings.model_fields
+            problems = []
+            for problem in error.errors():
+                key = ".".join(str(part) for part in problem["loc"])
+                if problem["type"] != "extra_forbidden":
+                    problems.append(f"{key or 'settings'}: {problem['msg']} (found {problem['input']!r})")
+                elif known:
+                    problems.append(f"'{key}' is not a setting. {suggest(key, known)}")
+                else:
+                    problems.append(f"'{key}' is not a setting; this dataset has none.")
+            raise DataError(f"dataset '{self.name}': " + " ".join(problems)) from error
+
+    def counts_for(self, values: Mapping[str, Any]) -> Counts:
+        """The counts under given settings, known before anything is made.
+
+        Raises:
+            DataError: the settings are not valid.
+        """
+        settings = self.read_settings(values)
+        if isinstance(settings, SbmSettings):
+            return Counts(settings.nodes, settings.edges, settings.features, settings.classes)
+        return self.counts
+
+
+def _files(prefix: str) -> dict[str, str]:
+    return {path: digest for path, digest in RAW_FILES.items() if path.startswith(prefix)}
+
+
+_PLANETOID: dict[str, Any] = {
+    "family": "planetoid",
+    "loader": "geometric",
+    "about": "Nodes are papers, edges citations, features words of the text, classes topics. Public split of 20 "
+    "training nodes per class, 500 validation and 1,000 test nodes.",
+    "source": "Planetoid (github.com/kimiyoung/planetoid)",
+    "citation": "Yang, Cohen, Salakhutdinov: Revisiting Semi-Supervised Learning with Graph Embeddings, ICML 2016",
+    "license": "no terms stated for the data; the repository that distributes it is under the MIT licence",
+    "url": "https://github.com/kimiyoung/planetoid/raw/master/data",
+}
+_PITFALLS: dict[str, Any] = {
+    "loader": "geometric",
+    "source": "gnn-benchmark (github.com/shchur/gnn-benchmark)",
+    "citation": "Shchur, Mumme, Bojchevski, Günnemann: Pitfalls of Graph Neural Network Evaluation, 2018",
+    "license": "no terms stated for the data; the repository that distributes it is under the MIT licence",
+    "url": "https://github.com/shchur/gnn-benchmark/raw/master/data/npz",
+}
+_AMAZON: dict[str, Any] = _PITFALLS | {
+    "family": "amazon",
+    "about": "Nodes are goods, edges join goods often bought together, features say which words the reviews hold, "
+    "classes are product categories.",
+}
+_COAUTHOR: dict[str, Any] = _PITFALLS | {
+    "family": "coauthor",
+    "about": "Nodes are authors, edges joint papers, features say which keywords the papers hold, classes are fields.",
+}
+_EMBEDDED: dict[str, Any] = {"family": "embedded", "loader": "embedded"}
+_NEIGHBOURS = "edges join each node to its 10 nearest others on standardised features (either direction counts)."
+
+_SPECS = (
+    DatasetSpec(
+        name="cora",
+        title="Cora",
+        counts=Counts(nodes=2_708, edges=5_278, features=1_433, classes=7),
+        content_hash="a1758b45f6b8f30f5920350cdbb907b0cda759b72fcac4d804e23dbf1d73ea2a",
+        raw_files=_files("Planetoid/Cora/"),
+        pyg=("Planetoid", "Cora"),
+        **_PLANETOID,
+    ),
+    DatasetSpec(
+        name="citeseer",
+        title="CiteSeer",
+        counts=Counts(nodes=3_327, edges=4_552, features=3_703, classes=6),
+        content_hash="142bcf6ca3dcd53bc8ddac1ac43c790d18fee999e6dac7abd5441a463e9a0505",
+        raw_files=_files("Planetoid/CiteSeer/"),
+        pyg=("Planetoid", "CiteSeer"),
+        **_PLANETOID,
+    ),
+    DatasetSpec(
+        name="pubmed",
+        title="PubMed",
+        counts=Counts(nodes=19_717, edges=44_324, features=500, classes=3),
+        content_hash="8f4e083f5607fa66a0af70663c4bdfe5e0a76be78c0bd1e53c9f67a6dba76463",
+        raw_files=_files("Planetoid/PubMed/"),
+        pyg=("Planetoid", "PubMed"),
+        **_PLANETOID,
+    ),
+    DatasetSpec(
+        name="computers",
+        title="Computers",
+        counts=Counts(nodes=13_752, edges=245_861, features=767, classes=10),
+        content_hash="ae07c4536ab2782e337d4a8bae58891a44ba226efba609b958c0dd6b5c12105a",
+        raw_files=_files("Amazon/Computers/"),
+        pyg=("Amazon", "Computers"),
+        **_AMAZON,
+    ),
+    DatasetSpec(
+        name="computers-lcc",
+        title="Computers (LCC)",
+        counts=Counts(nodes=13_381, edges=245_778, features=767, classes=10),
+        content_hash="4bd281b370c20a82d68babf456b3bef0a9f5b7b7b9eeaf41d52c74bc89c25bb2",
+        raw_files=_files("Amazon/Computers/"),
+        pyg=("Amazon", "Computers"),
+        largest_component=True,
+        **_AMAZON,
+    ),
+    DatasetSpec(
+        name="photo",
+        title="Photo",
+        counts=Counts(nodes=7_650, edges=119_081, features=745, classes=8),
+        content_hash="d86bf949243200179c28004348597edfe54d8486a53ed1c6b3de32f95f8b38b5",
+        raw_files=_files("Amazon/Photo/"),
+        pyg=("Amazon", "Photo"),
+        **_AMAZON,
+    ),
+    DatasetSpec(
+        name="photo-lcc",
+        title="Photo (LCC)",
+        counts=Counts(nodes=7_487, edges=119_043, features=745, classes=8),
+        content_hash="b98ee2ff1a6095e048753245e34d8858a38b67662491786d9db39bfaaa2081cb",
+        raw_files=_files("Amazon/Photo/"),
+        pyg=("Amazon", "Photo"),
+        largest_component=True,
+        **_AMAZON,
+    ),
+    DatasetSpec(
+        name="cs",
+        title="CS",
+        counts=Counts(nodes=18_333, edges=81_894, features=6_805, classes=15),
+        content_hash="a2666e8a6cc4f6dd50be8cf0ca641e339417f41d0c9cb2140ddfbcb190399cef",
+        raw_files=_files("Coauthor/CS/"),
+        pyg=("Coauthor", "CS"),
+        **_COAUTHOR,
+    ),
+    DatasetSpec(
+        name="physics",
+        title="Physics",
+        counts=Counts(nodes=34_493, edges=247_962, features=8_415, classes=5),
+        content_hash="da54046d6a0380ba886217e102454fbd56b8e044a8ec55991d55f0194c8accb0",
+        raw_files=_files("Coauthor/Physics/"),
+        pyg=("Coauthor", "Physics"),
+        **_COAUTHOR,
+    ),
+    DatasetSpec(
+        name="dblp",
+        title="DBLP",
+        family="citation-full",
+        loader="geometric",
+        counts=Counts(nodes=17_716, edges=52_867, features=1_639, classes=4),
+        about="Nodes are papers, edges citations, features say which words the title holds, classes are topics.",
+        source="graph2gauss (github.com/abojchevski/graph2gauss)",
+        citation="Bojchevski, Günnemann: Deep Gaussian Embedding of Graphs, ICLR 2018",
+        license="no terms stated for the data; the repository that distributes it is under the MIT licence",
+        content_hash="d0033abca81c8736e2192cd96cd948404d0cd3eeb243695cea8f186eb8c248b9",
+        raw_files=_files("CitationFull/dblp/"),
+        url="https://github.com/abojchevski/graph2gauss/raw/master/data",
+        pyg=("CitationFull", "DBLP"),
+    ),
+    DatasetSpec(
+        name="polblogs",
+        title="PolBlogs",
+        family="polblogs",
+        loader="geometric",
+        counts=Counts(nodes=1_490, edges=16_715, features=1_490, classes=2),
+        about="Nodes are weblogs, edges links in either direction, classes liberal and conservative. It has no "
+        "features: each node's feature is its own id, one-hot.",
+        source="NetSet (netset.telecom-paris.fr)",
+        citation="Adamic, Glance: The Political Blogosphere and the 2004 US Election, LinkKDD 2005",
+        license="no terms stated",
+        content_hash="a50e441f2f593942f2ea2f7250a448e88040fcfabe225d6ef16b4333c1af193d",
+        raw_files=_files("PolBlogs/"),
+        url="https://netset.telecom-paris.fr/datasets/polblogs.tar.gz",
+        pyg=("PolBlogs", ""),
+    ),
+    DatasetSpec(
+        name="digits",
+        title="Digits",
+        counts=Counts(nodes=1_797, edges=12_618, features=64, classes=10),
+        about=f"Nodes are 8 x 8 images of handwritten digits, classes the digits; {_NEIGHBOURS}",
+        source="scikit-learn's load_digits, from the UCI repository",
+        citation="Alpaydin, Kaynak: Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998",
+        license="CC BY 4.0 (UCI)",
+        content_hash="e9efdf4b1f9593b1590bc59ca3414ff75beab063c91e7e80760e01aa00881fdc",
+        **_EMBEDDED,
+    ),
+    DatasetSpec(
+        name="breast-cancer",
+        title="Breast Cancer",
+        counts=Counts(nodes=569, edges=4_277, features=30, classes=2),
+        about=f"Nodes are biopsies, features measures of cell nuclei, classes malignant and benign; {_NEIGHBOURS}",
+        source="scikit-learn's load_breast_cancer, from the UCI repository",
+        citation="Wolberg, Mangasarian, Street, Street: Breast Cancer Wisconsin (Diagnostic), UCI Machine Learning "
+        "Repository, 1995",
+        license="CC BY 4.0 (UCI)",
+        content_hash="8490ff507851c3ddf2295cae8bb9e769642432df3dc4b246c9c6fce3f27c4301",
+        **_EMBEDDED,
+    ),
+    DatasetSpec(
+        name="karate",
+        title="Karate Club",
+        counts=Counts(nodes=34, edges=78, features=34, classes=4),
+        about="Nodes are members of a club, edges friendships, classes four communities found by modularity, features "
+        "one-hot ids. For tests.",
+        source="networkx's karate_club_graph; communities as in torch_geometric's KarateClub",
+        citation="Zachary: An Information Flow Model for Conflict and Fission in Small Groups, 1977",
+        license="no terms stated",
+        content_hash="2328b98403201e6ba01d324a484c99c1c309a143815510381c652491cb5439fc",
+        **_EMBEDDED,
+    ),
+    DatasetSpec(
+        name="sbm",
+        title="SBM (synthetic)",
+        family="synthetic",
+        loader="sbm",
+        counts=Counts(nodes=10_000, edges=50_000, features=100, classes=5),
+        about="Synthetic: a stochastic block model, one block per class, with Gaussian features around class centres.",
+        source="generated by fglbench",
+        citation="Holland, Laskey, Leinhardt: Stochastic Blockmodels: First Steps, Social Networks 5, 1983",
+        license="none needed",
+        content_hash=None,
+        settings=SbmSettings,
+    ),
+)
+CATALOGUE: dict[str, DatasetSpec] = {spec.name: spec for spec in _SPECS}
+
+
+def names() -> list[str]:
+    """The names of all datasets, sorted."""
+    return sorted(CATALOGUE)
+
+
+def get(name: str) -> DatasetSpec:
+    """The row of a dataset.
+
+    Raises:
+        DataError: no dataset has this name.
+    """
+    if name not in CATALOGUE:
+        raise DataError(f"'{name}' is not a dataset. {suggest(name, CATALOGUE)} See 'fglbench list datasets'.")
+    return CATALOGUE[name]

@@ -1,0 +1,81 @@
+"""Datasets read by torch_geometric's own loaders from a folder of verified raw files.
+
+Features stay as the loader gives them (counts or tf-idf for Planetoid, word present or not for the others), without
+normalisation. PolBlogs has none, so each node's feature is its own id, one-hot.
+"""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch_geometric.datasets
+from torch_geometric.data import Data
+
+from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.datasets.catalogue import DatasetSpec
+from fglbench.datasets.components import largest_component
+from fglbench.datasets.raw import read_raw
+from fglbench.settings import ComponentSettings
+
+SPARSE_BELOW = 0.25
+"""Share of non-zero features below which they are kept as a CSR matrix."""
+
+
+def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
+    """Reads a dataset.
+
+    Args:
+        root: a private folder laid out like a mirror, holding the dataset's verified raw files; torch_geometric writes
+            its processed files there too.
+    """
+    kind, name = spec.pyg
+    arguments = {"name": name} if name else {}
+    with warnings.catch_warnings():
+        # The loaders unpickle files of old numpy and scipy versions, whose module names have moved since, and take
+        # pandas arrays as tensors, which nothing here writes to.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        dataset = getattr(torch_geometric.datasets, kind)(str(root / kind), pre_transform=_sparse_features, **arguments)
+    data = dataset[0]
+    labels = data.y.numpy().astype(np.int64)
+    edges, _ = canonical_edges(data.edge_index.numpy(), len(labels))
+    graph = Graph(
+        edges=edges,
+        features=_features(data, len(labels)),
+        labels=labels,
+        classes=spec.classes,
+        masks={role: data[f"{role}_mask"].numpy() for role in ("train", "val", "test") if f"{role}_mask" in data},
+        cleaning=_cleaning(spec, root, len(labels)),
+    )
+    return largest_component(graph) if spec.largest_component else graph
+
+
+def _sparse_features(data: Data) -> Data:
+    """Runs before torch_geometric stores its processed copy, which would be a dense matrix (1.2 GB for physics)."""
+    if data.x is not None:
+        matrix = sp.csr_matrix(data.x.numpy())
+        data.x = None
+        for part in ("data", "indices", "indptr"):
+            data[f"feature_{part}"] = torch.from_numpy(getattr(matrix, part))
+        data.feature_columns = matrix.shape[1]
+    return data
+
+
+def _features(data: Data, nodes: int) -> np.ndarray | sp.csr_matrix:
+    if "feature_columns" not in data:
+        return sp.identity(nodes, dtype=np.float32, format="csr")
+    parts = tuple(data[f"feature_{part}"].numpy() for part in ("data", "indices", "indptr"))
+    matrix = sp.csr_matrix(parts, shape=(nodes, data.feature_columns))
+    return matrix if matrix.nnz < SPARSE_BELOW * nodes * data.feature_columns else matrix.toarray()
+
+
+def _cleaning(spec: DatasetSpec, root: Path, nodes: int) -> dict[str, int]:
+    """From the raw file: the loaders drop duplicates and self-loops before anyone can count them."""
+    for path in spec.raw_files:
+        arrays = read_raw(root / path)
+        if "pairs" in arrays:
+            return canonical_edges(arrays["pairs"], nodes)[1]
+    raise AssertionError(f"{spec.name}: no raw file holds edges")

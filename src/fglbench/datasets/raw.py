@@ -1,0 +1,150 @@
+"""Reads raw files as plain arrays, safely, to check each one before a loader sees it.
+
+The Planetoid files are pickles. They are read by an unpickler that knows numpy arrays, scipy CSR matrices, lists and
+dictionaries and nothing else: a pickle that asks for anything more is refused and nothing in it runs.
+"""
+
+import collections
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.errors import DataError
+from fglbench.storage import hash_arrays
+
+
+def read_raw(path: Path) -> dict[str, np.ndarray]:
+    """What a raw file holds, in one canonical form, whatever its compression, pickle protocol or storage order.
+
+    Args:
+        path: a gnn-benchmark `.npz`, a Planetoid `ind.<name>.*` file or a `.tsv` of integers.
+
+    Returns:
+        arrays by name; files with edges have `pairs` [2, num_entries] int64 in stored direction, duplicates and
+        self-loops included.
+
+    Raises:
+        DataError: the file is truncated, damaged, or a pickle that asks for more than arrays.
+    """
+    reader = {".npz": _read_archive, ".tsv": _read_table, ".index": _read_table, ".graph": _read_adjacency_lists}
+    try:
+        with warnings.catch_warnings():
+            # Pickles of old numpy and scipy versions name modules that have moved since; the content is the same.
+            warnings.simplefilter("ignore")
+            return reader.get(path.suffix, _read_matrix)(path)
+    except Exception as error:  # a damaged pickle or archive can raise nearly anything
+        raise DataError(f"{path.name} cannot be read: {error or type(error).__name__}") from error
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256 of what a raw file holds.
+
+    Raises:
+        DataError: as `read_raw`.
+    """
+    return hash_arrays(read_raw(path))
+
+
+def _canonical(matrix: sp.csr_matrix) -> dict[str, np.ndarray]:
+    matrix = sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, dtype=np.float32)
+    matrix.check_format(full_check=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return {
+        "indptr": matrix.indptr.astype(np.int64),
+        "indices": matrix.indices.astype(np.int64),
+        "data": matrix.data,
+        "shape": np.asarray(matrix.shape, dtype=np.int64),
+    }
+
+
+def _read_archive(path: Path) -> dict[str, np.ndarray]:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        parts = {
+            name: sp.csr_matrix(
+                tuple(archive[f"{name}_{part}"] for part in ("data", "indices", "indptr")),
+                shape=tuple(archive[f"{name}_shape"]),
+            )
+            for name in ("adj", "attr")
+        }
+        labels = archive["labels"].astype(np.int64)
+    adjacency = parts["adj"]
+    adjacency.check_format(full_check=True)
+    adjacency.sort_indices()
+    entries = adjacency.tocoo()
+    return {
+        "pairs": np.stack([entries.row, entries.col]).astype(np.int64),
+        "weights": entries.data.astype(np.float32),
+        "labels": labels,
+        **_canonical(parts["attr"]),
+    }
+
+
+def _read_table(path: Path) -> dict[str, np.ndarray]:
+    values = np.loadtxt(path, dtype=np.int64, ndmin=2)
+    if values.shape[1] > 1:
+        return {"pairs": np.ascontiguousarray(values[:, :2].T)}
+    return {"values": values[:, 0]}
+
+
+def _read_adjacency_lists(path: Path) -> dict[str, np.ndarray]:
+    graph = _unpickle(path)
+    rows = np.repeat(list(graph), [len(neighbours) for neighbours in graph.values()])
+    columns = [neighbour for neighbours in graph.values() for neighbour in neighbours]
+    pairs = np.stack([rows, columns]).astype(np.int64)
+    return {"pairs": pairs[:, np.lexsort((pairs[1], pairs[0]))]}
+
+
+def _read_matrix(path: Path) -> dict[str, np.ndarray]:
+    matrix = _unpickle(path)
+    if sp.issparse(matrix):
+        return _canonical(matrix)
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.hasobject:
+        raise ValueError(f"it holds a {type(matrix).__name__}, not a numeric matrix")
+    return {"values": np.ascontiguousarray(matrix, dtype=np.float32)}
+
+
+def _unpickle(path: Path) -> Any:
+    with path.open("rb") as stream:
+        return _ArrayUnpickler(stream).load()
+
+
+def _encode_latin1(text: str, encoding: str) -> bytes:
+    """Protocol 2 writes bytes as text with this one encoding; no other codec is offered."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it asks for the codec {encoding!r}")
+    return text.encode(encoding)
+
+
+_RECONSTRUCT = np.empty(0).__reduce__()[0]  # numpy's own function, wherever this version keeps it
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reconstructs arrays, CSR matrices, lists and dictionaries; every other name is an error."""
+
+    _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
+        ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+        ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("scipy.sparse.csr", "csr_matrix"): sp.csr_matrix,
+        ("scipy.sparse._csr", "csr_matrix"): sp.csr_matrix,
+        ("collections", "defaultdict"): collections.defaultdict,
+        ("__builtin__", "list"): list,
+        ("builtins", "list"): list,
+        ("_codecs", "encode"): _encode_latin1,
+    }
+
+    def __init__(self, stream: BinaryIO):
+        super().__init__(stream, encoding="latin1")
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(
+                f"it asks for {module}.{name}, which no data file needs; nothing in it was run"
+            )
+        return self._ALLOWED[module, name]

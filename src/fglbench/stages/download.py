@@ -1,0 +1,176 @@
+"""The download stage: brings a dataset's files, checks them, and stores the canonical graph.
+
+With a mirror nothing is downloaded. Every raw file is checked by what it holds before a loader sees it, in a private
+copy; the graph that comes out must have the catalogue's counts and content hash. Nothing asks a question.
+"""
+
+import importlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fglbench.datasets import catalogue, raw
+from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
+from fglbench.datasets.card import data_card
+from fglbench.datasets.catalogue import Counts, DatasetSpec
+from fglbench.datasets.fetch import fetch
+from fglbench.errors import DataError, StorageError
+from fglbench.settings import ComponentSettings
+from fglbench.storage import read_json, replacing
+
+
+def download(dataset: Mapping[str, Any], folder: Path, mirror: Path | None = None) -> dict[str, Any]:
+    """Makes `graph.npz` and `graph.json` in `folder`, or returns at once where the right ones are there.
+
+    Args:
+        dataset: `name` and, where the dataset has settings, `settings`.
+        folder: created when the graph is ready; a refused raw file is set aside in `folder/refused`.
+        mirror: a folder laid out like the raw folders of torch_geometric's datasets; only read.
+
+    Returns:
+        the data card as stored in `graph.json`.
+
+    Raises:
+        DataError: unknown dataset or settings; files missing, damaged or altered; a graph with other counts or content
+            than the catalogue says. `folder` then holds neither file.
+    """
+    folder = Path(folder)
+    spec = catalogue.get(dataset["name"])
+    settings = spec.read_settings(dataset.get("settings") or {})
+    finished = _finished(spec, settings, folder)
+    if finished is not None:
+        return finished
+    _remove(folder)
+    with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
+        root = Path(temporary)
+        origin = _bring(spec, mirror, root)
+        for path in spec.raw_files:
+            _check_raw(spec, path, root, folder, mirror)
+        graph = importlib.import_module(f"fglbench.datasets.{spec.loader}").load(spec, settings, root)
+    digest = _check_graph(spec, settings, graph)
+    card = {
+        **data_card(graph),
+        "name": spec.name,
+        "title": spec.title,
+        "about": spec.about,
+        "settings": settings.model_dump(),
+        "synthetic": spec.synthetic,
+        "source": spec.source,
+        "citation": spec.citation,
+        "license": spec.license,
+        "origin": origin,
+        "version": spec.version,
+        "content_hash": digest,
+    }
+    _store(graph, folder, card)
+    return read_json(folder / "graph.json")
+
+
+def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path) -> dict[str, Any] | None:
+    """The stored card, if it and the arrays beside it are what would be made now."""
+    if not (folder / "graph.json").exists():
+        return None
+    try:
+        card = read_json(folder / "graph.json")
+        wanted = {"name": spec.name, "version": spec.version, "settings": settings.model_dump()}
+        if any(card.get(key) != value for key, value in wanted.items()):
+            return None
+        digest = content_hash(load_graph(folder))
+    except StorageError:
+        return None
+    return card if digest == card.get("content_hash") and spec.content_hash in (None, digest) else None
+
+
+def _bring(spec: DatasetSpec, mirror: Path | None, root: Path) -> str:
+    """Copies or downloads the raw files into `root`; returns where they came from."""
+    if not spec.needs_files:
+        return "generated" if spec.synthetic else "embedded"
+    if mirror is None:
+        try:
+            fetch(spec.url, spec.raw_files, root)
+        except OSError as error:
+            raise DataError(f"dataset '{spec.name}' could not be downloaded ({error}).\n{_help(spec)}") from error
+        return "download"
+    mirror = Path(mirror)
+    if not mirror.is_dir():
+        raise DataError(f"dataset '{spec.name}': the mirror {mirror} is not a folder.\n{_help(spec)}")
+    missing = [path for path in spec.raw_files if not (mirror / path).is_file()]
+    if missing:
+        raise DataError(f"dataset '{spec.name}': the mirror {mirror} lacks {', '.join(missing)}.\n{_help(spec)}")
+    for path in spec.raw_files:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(mirror / path, root / path)
+        except OSError as error:
+            raise DataError(f"dataset '{spec.name}': {mirror / path} cannot be read ({error}).") from error
+    return "mirror"
+
+
+def _help(spec: DatasetSpec) -> str:
+    """How to provide the files by hand, and what works without any."""
+    files = "\n".join(f"  <mirror>/{path}" for path in spec.raw_files)
+    origin = spec.url if spec.url.endswith(".tar.gz") else f"{spec.url}/<file name>"
+    free = ", ".join(name for name in catalogue.names() if not catalogue.get(name).needs_files)
+    return (
+        f"It needs these files, from {origin}:\n{files}\n"
+        "Put them there and name the folder <mirror> as data.mirror in config.yaml or in FGLBENCH_MIRROR.\n"
+        f"Datasets that need no files: {free}."
+    )
+
+
+def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: Path | None) -> None:
+    """Refuses a raw file that does not hold what the catalogue says, by name, and keeps a copy for inspection."""
+    try:
+        found = raw.content_hash(root / path)
+        if found == spec.raw_files[path]:
+            return
+        problem = f"holds other data than the published file (content {found}, expected {spec.raw_files[path]})"
+    except DataError as error:
+        problem = f"is truncated, damaged or unsafe ({error})"
+    aside = folder / "refused" / Path(path).name
+    with replacing(aside) as temporary:
+        shutil.copyfile(root / path, temporary)
+    where = f"the mirror {mirror}" if mirror is not None else spec.url
+    untouched = " The mirror was left as it is." if mirror is not None else ""
+    raise DataError(
+        f"dataset '{spec.name}': {path} from {where} {problem}. A copy was set aside as {aside}.{untouched} "
+        f"Replace the file by the published one ({spec.source}) and run the stage again."
+    )
+
+
+def _check_graph(spec: DatasetSpec, settings: ComponentSettings, graph: Graph) -> str:
+    """Compares the graph with the catalogue; returns its content hash."""
+    expected = spec.counts_for(settings.model_dump())
+    present = len(set(graph.labels[graph.labels >= 0].tolist()))
+    found = Counts(graph.num_nodes, graph.num_edges, graph.num_features, present)
+    digest = content_hash(graph)
+    problems = [
+        f"{key} {getattr(found, key):,} instead of {getattr(expected, key):,}"
+        for key in ("nodes", "edges", "features", "classes")
+        if getattr(found, key) != getattr(expected, key)
+    ]
+    if spec.content_hash not in (None, digest):
+        problems.append(f"content hash {digest} instead of {spec.content_hash}")
+    if problems:
+        raise DataError(
+            f"dataset '{spec.name}': the loader made another graph than the catalogue describes: "
+            f"{'; '.join(problems)}. Its input was checked, so a library differs from the pinned one: compare "
+            "'fglbench doctor' with envs/constraints.txt."
+        )
+    return digest
+
+
+def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
+    """Writes both files or neither."""
+    try:
+        save_graph(graph, folder, card)
+    except BaseException:
+        _remove(folder)
+        raise
+
+
+def _remove(folder: Path) -> None:
+    for name in ("graph.json", "graph.npz"):
+        (folder / name).unlink(missing_ok=True)
