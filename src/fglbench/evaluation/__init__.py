@@ -1,0 +1,1 @@
+"""Scores of stored predictions and the statistics over seeds: numpy and scipy only, the same for every method."""

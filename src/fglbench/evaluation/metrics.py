@@ -1,0 +1,78 @@
+"""Scores of predicted classes, per client and over all clients.
+
+Only nodes that are asked for and have a label (>= 0) are scored. A client without such nodes has no score (None) and
+enters no mean; the number of clients that have some is stored beside every mean. Nothing here is ever NaN.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def scores(predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Accuracy, micro F1 and macro F1 of one set of nodes.
+
+    One class per node is predicted, so micro F1 equals accuracy. Macro F1 is the plain mean of the F1 of every class
+    that occurs among the labels or the predictions of the scored nodes of that client (for `pooled`: of all clients
+    together), with F1 = 2 TP / (2 TP + FP + FN): `sklearn.metrics.f1_score(average="macro", zero_division=0)` without
+    `labels`. All clients are counted at once, which scikit-learn cannot do.
+
+    Args:
+        predicted: [N] integer class of every client node, clients one after another.
+        labels: [N] integer class, -1 where a node has none.
+        ptr: [C + 1] integer; rows `ptr[c]:ptr[c + 1]` belong to client c.
+        tested: [N] bool, the nodes to score.
+
+    Returns:
+        For each metric `pooled` (all scored nodes of all clients counted together), `macro` (plain mean over the
+        clients that have scored nodes), `clients` (C entries), `evaluated` (clients that have scored nodes), `of` (C)
+        and `nodes` (scored nodes). Fractions from 0 to 1; None where there is no node.
+    """
+    clients = len(ptr) - 1
+    scored = np.asarray(tested, dtype=bool) & (labels >= 0)
+    owner = np.repeat(np.arange(clients), np.diff(ptr))[scored]
+    classes, codes = np.unique(np.stack([labels[scored], predicted[scored]]), return_inverse=True)
+    actual, guessed = codes.reshape(2, -1)
+
+    def count(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """[C, classes] int64: how often each client has each class."""
+        flat = np.bincount(rows * len(classes) + codes, minlength=clients * len(classes))
+        return flat.reshape(clients, len(classes))
+
+    right = actual == guessed
+    hits, true, said = count(owner[right], actual[right]), count(owner, actual), count(owner, guessed)
+    nodes = true.sum(axis=1)
+    accuracy = [_ratio(int(h), int(n)) for h, n in zip(hits.sum(axis=1), nodes, strict=True)]
+    f1 = [_macro_f1(*rows) if n else None for *rows, n in zip(hits, true, said, nodes, strict=True)]
+    total = int(nodes.sum())
+    pooled_accuracy = _ratio(int(hits.sum()), total)
+    pooled_f1 = _macro_f1(hits.sum(axis=0), true.sum(axis=0), said.sum(axis=0)) if total else None
+    return {
+        "accuracy": _means(pooled_accuracy, accuracy, total),
+        "f1_micro": _means(pooled_accuracy, accuracy, total),
+        "f1_macro": _means(pooled_f1, f1, total),
+    }
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _macro_f1(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> float:
+    present = (true + said) > 0
+    f1 = 2 * hits[present] / (true[present] + said[present])
+    return math.fsum(f1.tolist()) / len(f1)
+
+
+def _means(pooled: float | None, per_client: list[float | None], nodes: int) -> dict[str, Any]:
+    # fsum rounds once, so the mean does not depend on the processor's order of summation.
+    present = [value for value in per_client if value is not None]
+    return {
+        "pooled": pooled,
+        "macro": math.fsum(present) / len(present) if present else None,
+        "clients": list(per_client),
+        "evaluated": len(present),
+        "of": len(per_client),
+        "nodes": nodes,
+    }

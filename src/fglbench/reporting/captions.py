@@ -1,0 +1,161 @@
+"""The words around a table: what its numbers are, how they were made, and what its marks mean."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fglbench.evaluation.statistics import average_ranks, critical_difference, friedman, paired_differences
+from fglbench.reporting.cells import Cell
+from fglbench.reporting.outcomes import OUTCOMES
+from fglbench.reporting.quantities import Quantity
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, shown, titled
+
+READINGS = {
+    "val": "Round chosen by the validation nodes",
+    "last": "Last round",
+    "test": "Best-on-test: the round is chosen by the test nodes themselves, which is optimistic and only meant for "
+    "comparison with papers that do so",
+}
+MEANS = {
+    "pooled": "Client mean: pooled (the nodes of all clients counted together)",
+    "macro": "Client mean: macro (plain mean over the clients that have such nodes)",
+}
+SAID = ("reading", "mean")
+MOST_REASONS = MOST_PAIRS = 12
+
+
+def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+    """The sentences above a table."""
+    flat = [cell for row in cells for cell in row]
+    of_runs = spec["metric"] in ("selected_round",) or spec["metric"].endswith(
+        ("_seconds", "_mb", "bytes_up", "bytes_down")
+    )
+    what = unit.title if of_runs else f"{spec.get('split', 'test')} {unit.title}"
+    sentences = [f"{what[:1].upper()}{what[1:]}{f' in {unit.unit}' if unit.unit else ''}: {_spread(flat)}"]
+    if not of_runs:
+        sentences.append(READINGS[spec.get("reading", "val")])
+        sentences.append(MEANS[spec.get("mean", "pooled")])
+    devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
+    if devices:
+        sentences.append(f"Device: {'; '.join(devices)}")
+    # The reading and the client mean are the table's own choice and were said above.
+    protocol = [
+        f"{name} {value}" for name, value in flattened(study.settings.get("protocol") or {}) if name not in SAID
+    ]
+    if protocol:
+        sentences.append("Protocol: " + ", ".join(protocol))
+    if any(cell.best for cell in flat):
+        direction = "highest" if unit.better == "higher" else "lowest"
+        sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
+        if any(cell.place.get("method") == "global" for cell in flat):
+            sentences.append("Global trains on the whole graph in one place: an upper bound, not marked")
+    return [f"{sentence}." for sentence in sentences]
+
+
+def _spread(cells: list[Cell]) -> str:
+    sizes = sorted({cell.n for cell in cells if cell.state == "ok"})
+    if not sizes:
+        return "no complete cell"
+    if sizes == [1]:
+        return "one seed (n = 1)"
+    if len(sizes) == 1:
+        return f"mean ± sample standard deviation (n − 1) over n = {sizes[0]} seeds"
+    return "mean ± sample standard deviation (n − 1) over seeds, (n) in each cell"
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as (dotted name, text), without those that are not set."""
+    lines: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines += flattened(value, f"{prefix}{name}.")
+        elif value is not None:
+            text = "/".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            lines.append((f"{prefix}{name}", text))
+    return lines
+
+
+def legend(cells: list[list[Cell]]) -> list[tuple[str, str]]:
+    """The symbols that occur, each with its meaning."""
+    texts = [cell.text for row in cells for cell in row if cell.state not in ("ok", "text")]
+    entries = [(o.symbol, o.meaning) for o in OUTCOMES.values() if any(o.symbol in text for text in texts)]
+    if any(cell.state == "partial" for row in cells for cell in row):
+        entries.append(("k of n:", "only k of n seeds ended well, so there is no average"))
+    return entries
+
+
+def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]], frame: pd.DataFrame) -> list[str]:
+    """The sentences below a table: reasons, clients without nodes, average ranks, paired differences."""
+    if frame.empty:
+        return ["No record matches this table's filter."]
+    return [*_reasons(spec, cells), *_clients(spec, frame), *_ranking(spec, unit, cells), *_pairs(spec, unit, cells)]
+
+
+def _name(spec: Mapping[str, Any], cell: Cell) -> str:
+    """A cell's place in the words of its table."""
+    fields = [name for name in FIELDS if name in (*spec["rows"], *spec["columns"])]
+    return titled(fields, [cell.place[name] for name in fields])
+
+
+def _reasons(spec: Mapping[str, Any], cells: list[list[Cell]]) -> list[str]:
+    known = [f"{_name(spec, cell)}: {cell.detail}." for row in cells for cell in row if cell.detail and cell.place]
+    if len(known) > MOST_REASONS:
+        return [*known[:MOST_REASONS], f"{len(known) - MOST_REASONS} more cells without a number: see runs.parquet."]
+    return known
+
+
+def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
+    if not {"evaluated", "of"} <= set(frame.columns):
+        return []
+    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    short = frame[frame["evaluated"] < frame["of"]]
+    lines = []
+    for key, group in short.groupby(fields or ["dataset"], sort=False):
+        place = titled(fields or ["dataset"], key)
+        low, high, of = int(group["evaluated"].min()), int(group["evaluated"].max()), int(group["of"].max())
+        lines.append(f"{place}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
+    return lines
+
+
+def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+    """Average ranks over the problems in which every competing method has a number."""
+    if unit.better is None:
+        return []
+    entrants: dict[str, dict[tuple[Any, ...], float | None]] = {}
+    names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
+    for cell in (cell for row in cells for cell in row):
+        if cell.place and cell.place["method"] != "global":
+            who = titled(names, [cell.place[name] for name in names])
+            entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
+    problems = {key for known in entrants.values() for key in known}
+    shared = sorted((key for key in problems if all(e.get(key) is not None for e in entrants.values())), key=str)
+    if len(entrants) < 2 or len(shared) < 2:
+        return []
+    values = np.array([[entrants[who][key] for who in entrants] for key in shared], dtype=float)
+    order = sorted(zip(average_ranks(values, unit.better).tolist(), entrants, strict=True))
+    line = f"Average rank over {len(shared)} columns: " + ", ".join(f"{who} {rank:.2f}" for rank, who in order)
+    line += f"; critical difference (Nemenyi, 5 %): {critical_difference(len(entrants), len(shared)):.2f}"
+    test = friedman(values)
+    return [line + (f"; Friedman p = {test[1]:.3g}." if test else ".")]
+
+
+def _pairs(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+    """The lead of each single best cell over the second, paired by seed; nothing where that would be a long list."""
+    problems: dict[tuple[Any, ...], tuple[list[Cell], list[Cell]]] = {}
+    for cell in (cell for column in zip(*cells, strict=True) for cell in column):
+        if cell.best or cell.second:
+            pair = problems.setdefault(tuple(cell.place[name] for name in PROBLEM), ([], []))
+            pair[0 if cell.best else 1].append(cell)
+    parts = []
+    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    for key, (best, second) in problems.items():
+        if len(best) == len(second) == 1:
+            lead = paired_differences(best[0].values, second[0].values)
+            if lead is not None and lead.std is not None:
+                digits = spec.get("digits", 1)
+                place = ", ".join(shown(name, key[PROBLEM.index(name)]) for name in fields)
+                sign = "+" if lead.mean >= 0 else "−"
+                parts.append(f"{place} {sign}{abs(lead.mean):.{digits}f} ± {lead.std:.{digits}f}".strip())
+    return [f"Best minus second, paired by seed: {'; '.join(parts)}."] if 0 < len(parts) <= MOST_PAIRS else []

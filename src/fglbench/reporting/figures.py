@@ -1,0 +1,51 @@
+"""The figures of a study, by kind, as PNG and PDF."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from fglbench.errors import ConfigError, suggest
+from fglbench.reporting.figures_base import LOOK
+from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
+from fglbench.reporting.figures_heatmap import label_heatmap
+from fglbench.reporting.figures_points import accuracy_by_clients, bytes_by_accuracy
+from fglbench.reporting.names import FIGURE_FORMATS
+from fglbench.reporting.records import Study
+from fglbench.storage import replacing
+
+KINDS: dict[str, Callable[[Study, Mapping[str, Any]], Figure]] = {
+    function.__name__: function
+    for function in (accuracy_per_round, accuracy_per_second, accuracy_by_clients, label_heatmap, bytes_by_accuracy)
+}
+# Without dates and versions, equal records give equal bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
+}
+
+
+def draw(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The figure of one entry of `study.json`; one with a note where there is nothing to draw.
+
+    Raises:
+        ConfigError: unknown kind, or a filter on an unknown column.
+    """
+    if spec["kind"] not in KINDS:
+        raise ConfigError(
+            [f"figure '{spec['name']}': '{spec['kind']}' is no kind of figure. {suggest(spec['kind'], KINDS)}"]
+        )
+    return KINDS[spec["kind"]](study, spec)
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Writes `<name>.png` and `<name>.pdf` by renaming. The figure's layout is fixed by this."""
+    with rc_context(LOOK):
+        # Placed once, not again for every format.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    for suffix in FIGURE_FORMATS:
+        with replacing(Path(folder) / f"{name}.{suffix}") as temporary, rc_context(LOOK):
+            figure.savefig(temporary, format=suffix, metadata=_METADATA[suffix])

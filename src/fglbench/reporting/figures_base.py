@@ -1,0 +1,140 @@
+"""What all figures share: size, grid of panels, legend, series, and the note of an empty one."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fglbench.reporting.palette import Style, styles
+from fglbench.reporting.quantities import QUANTITIES
+from fglbench.reporting.records import Study, complete_only, distinct, select, titled
+
+LOOK: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 10,
+    "legend.fontsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e6ea",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#6b7280",
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+    "figure.dpi": 150,
+    "savefig.dpi": 150,
+    "pdf.fonttype": 42,
+}
+PANEL_WIDTH, PANEL_HEIGHT, MOST_COLUMNS = 3.6, 2.7, 4
+Series = tuple[str, str]
+
+
+def panels(
+    keys: list[tuple[Any, ...]], title: str, width: float = PANEL_WIDTH, height: float = PANEL_HEIGHT
+) -> tuple[Figure, list[Axes]]:
+    """A figure with one panel per key, and their axes. Call it inside `rc_context(LOOK)`.
+
+    Where every dataset (the first entry of a key) has the same few panels, each dataset is a row.
+
+    Args:
+        keys: what the panels show, in order.
+        width, height: of a panel, in inches.
+    """
+    sizes = set(Counter(key[0] for key in keys).values())
+    each = sizes.pop() if len(sizes) == 1 else 1
+    columns = each if 1 < each <= MOST_COLUMNS else 2 if len(keys) == 4 else min(3, len(keys))
+    rows = math.ceil(len(keys) / columns)
+    # One panel alone is drawn wider, so that its title and legend fit.
+    figure = Figure(figsize=(max(width * columns, 5.2), height * rows + 0.9), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)  # type: ignore[union-attr, call-arg]
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for spare in axes[len(keys) :]:
+        spare.remove()
+    return figure, axes[: len(keys)]
+
+
+def empty(title: str, note: str) -> Figure:
+    """A figure that says why there is nothing to see."""
+    with rc_context(LOOK):
+        figure, (axes,) = panels([("",)], title)
+        axes.axis("off")
+        axes.text(0.5, 0.5, note, ha="center", va="center", wrap=True, transform=axes.transAxes, color="#6b7280")
+    return figure
+
+
+def nothing(spec: Mapping[str, Any], what: str) -> Figure:
+    """The figure for a filter that leaves no record."""
+    where = "; ".join(f"{name}: {value}" for name, value in (spec.get("where") or {}).items())
+    return empty(title_of(spec), f"No {what} to draw{f' for {where}' if where else ''}.")
+
+
+def title_of(spec: Mapping[str, Any]) -> str:
+    return spec.get("title") or spec["name"]
+
+
+def series_styles(study: Study) -> dict[Series, Style]:
+    """The style of every (label, backbone) of the study, the same in all its figures."""
+    labels = [key[0] for key in distinct(study.runs, ["label"], study.order)]
+    backbones = [key[0] for key in distinct(study.runs, ["backbone"], study.order)]
+    return styles(labels, backbones)
+
+
+def series_name(series: Series, chosen: pd.DataFrame) -> str:
+    """The label, with the backbone where the figure shows more than one."""
+    return f"{series[0]} ({series[1]})" if chosen["backbone"].nunique() > 1 else series[0]
+
+
+def groups(
+    frame: pd.DataFrame, fields: list[str], order: Mapping[str, list[Any]]
+) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """The parts of a frame by the values of `fields`, in the study's order."""
+    found = {tuple(key): part for key, part in frame.groupby(fields, sort=False)}
+    for key in distinct(frame, fields, order):
+        yield key, found[key]
+
+
+def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of the figure's score (test accuracy at its reading and mean, in percent) of the complete cells."""
+    chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
+    metric = spec.get("metric", "accuracy")
+    kept = chosen[
+        (chosen["metric"] == metric)
+        & (chosen["split"] == spec.get("split", "test"))
+        & (chosen["reading"] == spec.get("reading", "val"))
+        & (chosen["mean"] == spec.get("mean", "pooled"))
+    ].dropna(subset=["value"])
+    scale = QUANTITIES[metric].scale if metric in QUANTITIES else 1.0
+    return kept.assign(value=kept["value"] * scale)
+
+
+def score_label(spec: Mapping[str, Any]) -> str:
+    """The words of the score's axis."""
+    title = QUANTITIES[spec.get("metric", "accuracy")].title
+    return f"{spec.get('split', 'test').capitalize()} {title} (%)"
+
+
+def panel_title(fields: list[str], key: tuple[Any, ...]) -> str:
+    return titled(fields, key)
+
+
+def legend(figure: Figure, axes: list[Axes]) -> None:
+    """One legend below all panels, each entry once."""
+    entries: dict[str, Any] = {}
+    for panel in axes:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(name, handle)
+    if entries:
+        longest = max(len(name) for name in entries)
+        across = max(1, min(len(entries), int(figure.get_figwidth() * 11 / (longest + 7))))
+        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=across, frameon=False)

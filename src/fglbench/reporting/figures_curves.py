@@ -1,0 +1,97 @@
+"""Accuracy while training: per round and per second of training."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fglbench.reporting.figures_base import (
+    LOOK,
+    groups,
+    legend,
+    nothing,
+    panel_title,
+    panels,
+    series_name,
+    series_styles,
+    title_of,
+)
+from fglbench.reporting.records import PROBLEM, Study, complete_only, select
+
+GRID_POINTS = 200
+
+
+def accuracy_per_round(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """Accuracy after each round (counted from 1): mean over seeds with a band of one sample standard deviation."""
+    return _curves(study, spec, _by_round, "Round")
+
+
+def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """Accuracy over seconds of training, without start-up and evaluation; seeds are interpolated onto common times.
+    Runs from different kinds of device are separate lines."""
+    return _curves(study, spec, _by_second, "Training time (s)")
+
+
+def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
+    chosen = select(study.curves, spec.get("where"), f"figure '{spec['name']}'")
+    score = f"{spec.get('split', 'test')}_accuracy"
+    if not chosen.empty:
+        chosen = complete_only(study, chosen).dropna(subset=[score])
+    if chosen.empty:
+        return nothing(spec, "curve")
+    chosen = chosen.merge(_devices(study.runs), on=["cell", "seed"], how="left").fillna({"device": ""})
+    several_devices = bring_together is _by_second and chosen["device"].nunique() > 1
+    look = series_styles(study)
+    with rc_context(LOOK):
+        parts = list(groups(chosen, list(PROBLEM), study.order))
+        figure, axes = panels([key for key, _ in parts], title_of(spec))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            fields = ["label", "backbone", *(["device"] if several_devices else [])]
+            for series, rows in groups(part, fields, study.order):
+                name = series_name(series[:2], chosen) + (f" [{series[2]}]" if several_devices else "")
+                x, values = bring_together(rows, score)
+                _band(panel, x, values * 100, name, look[series[:2]])
+            panel.set_title(panel_title(list(PROBLEM), key))
+            panel.set_xlabel(x_label)
+            panel.set_ylabel(f"{spec.get('split', 'test').capitalize()} accuracy (%)")
+        legend(figure, axes)
+    return figure
+
+
+def _devices(runs: pd.DataFrame) -> pd.DataFrame:
+    if "device" not in runs:
+        return pd.DataFrame(columns=["cell", "seed", "device"])
+    named = runs[runs["device"].fillna("") != ""]
+    return named[["cell", "seed", "device"]].drop_duplicates(["cell", "seed"])
+
+
+def _by_round(rows: pd.DataFrame, score: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds [R] from 1 and values [seeds, R], at the rounds that every seed has."""
+    table = rows.pivot_table(index="seed", columns="round", values=score).dropna(axis="columns")
+    return table.columns.to_numpy(dtype=float) + 1, table.to_numpy(dtype=float)
+
+
+def _by_second(rows: pd.DataFrame, score: str) -> tuple[np.ndarray, np.ndarray]:
+    """Times [G] that every seed covers and values [seeds, G] interpolated linearly at them."""
+    seeds = [part.sort_values("train_seconds") for _, part in rows.groupby("seed")]
+    start = max(float(part["train_seconds"].iloc[0]) for part in seeds)
+    end = min(float(part["train_seconds"].iloc[-1]) for part in seeds)
+    if end < start:
+        return np.empty(0), np.empty((len(seeds), 0))
+    times = np.linspace(start, end, GRID_POINTS if end > start else 1)
+    return times, np.stack([np.interp(times, part["train_seconds"], part[score]) for part in seeds])
+
+
+def _band(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, style: Any) -> None:
+    if not x.size:
+        return
+    mean = values.mean(axis=0)
+    marker = style.marker if len(x) == 1 else ""
+    panel.plot(x, mean, color=style.colour, linestyle=style.dash, marker=marker, label=name)
+    if len(values) > 1:
+        std = values.std(axis=0, ddof=1)
+        panel.fill_between(x, mean - std, mean + std, color=style.colour, alpha=0.16, linewidth=0)

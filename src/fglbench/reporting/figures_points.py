@@ -1,0 +1,124 @@
+"""Final scores: against the number of clients, and against the bytes that were sent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from fglbench.evaluation.statistics import Summary, summarise
+from fglbench.reporting.figures_base import (
+    LOOK,
+    groups,
+    legend,
+    nothing,
+    panel_title,
+    panels,
+    score_label,
+    scored,
+    series_name,
+    series_styles,
+    title_of,
+)
+from fglbench.reporting.records import FIELDS, PROBLEM, Study
+
+
+def accuracy_by_clients(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The score against the number of clients, one panel per dataset and scheme, error bars of one sample standard
+    deviation over seeds."""
+    chosen = scored(study, spec)
+    if chosen.empty:
+        return nothing(spec, "score")
+    look = series_styles(study)
+    fields = ["dataset", "scheme"]
+    counts = sorted({int(value) for value in chosen["clients"]})
+    with rc_context(LOOK):
+        parts = list(groups(chosen, fields, study.order))
+        figure, axes = panels([key for key, _ in parts], title_of(spec))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            for series, rows in groups(part, ["label", "backbone"], study.order):
+                by_clients = {count: rows.loc[rows["clients"] == count, "value"].tolist() for count in counts}
+                points = [(count, summarise(values)) for count, values in by_clients.items() if values]
+                style = look[series[0], series[1]]
+                panel.errorbar(
+                    [clients for clients, _ in points],
+                    [point.mean for _, point in points],
+                    yerr=[point.std or 0.0 for _, point in points],
+                    color=style.colour,
+                    marker=style.marker,
+                    linestyle=style.dash,
+                    capsize=3,
+                    label=series_name((series[0], series[1]), chosen),
+                )
+            panel.set_xticks(counts)
+            panel.set_title(panel_title(fields, key))
+            panel.set_xlabel("Clients")
+            panel.set_ylabel(score_label(spec))
+        legend(figure, axes)
+    return figure
+
+
+def bytes_by_accuracy(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The score against all bytes sent up and down (logarithmic), error bars over seeds. A method that sends nothing
+    has no place on that axis and is a horizontal line."""
+    chosen = scored(study, spec)
+    sent = _bytes(study.runs)
+    chosen = chosen.merge(sent, on=[*FIELDS, "seed"], how="inner")
+    if chosen.empty:
+        return nothing(spec, "score with its bytes")
+    look = series_styles(study)
+    with rc_context(LOOK):
+        parts = list(groups(chosen, list(PROBLEM), study.order))
+        figure, axes = panels([key for key, _ in parts], title_of(spec))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            communicates = False
+            for series, rows in groups(part, ["label", "backbone"], study.order):
+                style = look[series[0], series[1]]
+                name = series_name((series[0], series[1]), chosen)
+                y, x = summarise(rows["value"].tolist()), summarise((rows["bytes"] / 1e6).tolist())
+                if x.mean > 0:
+                    communicates = True
+                    panel.errorbar(
+                        x.mean, y.mean, xerr=_left(x), yerr=y.std, color=style.colour, marker=style.marker,
+                        linestyle="none", capsize=3, label=name,
+                    )  # fmt: skip
+                else:
+                    panel.axhline(
+                        y.mean, color=style.colour, linestyle="--", linewidth=1.3, label=f"{name} (sends nothing)"
+                    )
+            if communicates:
+                panel.set_xscale("log")
+                _log_ticks(panel)
+            else:
+                panel.set_xticks([])
+            panel.set_title(panel_title(list(PROBLEM), key))
+            panel.set_xlabel("Bytes up and down (MB)")
+            panel.set_ylabel(score_label(spec))
+        legend(figure, axes)
+    return figure
+
+
+def _bytes(runs: pd.DataFrame) -> pd.DataFrame:
+    """Bytes up plus down of every run that has both."""
+    both = runs[runs["metric"].isin(["bytes_up", "bytes_down"])].dropna(subset=["value"])
+    total = both.groupby([*FIELDS, "seed"], as_index=False, sort=False).agg(
+        bytes=("value", "sum"), parts=("value", "size")
+    )
+    return total[total["parts"] == 2].drop(columns="parts")
+
+
+def _left(x: Summary) -> float | None:
+    # A bar that would reach zero cannot be drawn on a logarithmic axis.
+    return x.std if x.std is not None and x.std < x.mean else None
+
+
+def _log_ticks(panel: Any) -> None:
+    """Room around the points and plain numbers at 1, 2 and 5 where they cover little, at powers of ten elsewhere."""
+    low, high = panel.get_xlim()
+    panel.set_xlim(low / 2, high * 2)
+    narrow = high / low < 30
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if narrow else (1.0,)))
+    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,124 @@
+"""One self-contained page per study: no script, no request to any network."""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from fglbench.errors import StorageError
+from fglbench.reporting.captions import flattened
+from fglbench.reporting.names import is_compared
+from fglbench.reporting.outcomes import OUTCOMES
+from fglbench.reporting.partitions import partition_table
+from fglbench.reporting.records import Study
+from fglbench.reporting.render import environment, fragment, to_html
+
+FIGURE_WORDS = {
+    "accuracy_per_round": "Accuracy after each round: mean over seeds, band of one sample standard deviation.",
+    "accuracy_per_second": "Accuracy over seconds of training, without start-up and evaluation: mean over seeds, band "
+    "of one sample standard deviation.",
+    "accuracy_by_clients": "Accuracy against the number of clients: mean over seeds, bars of one sample standard "
+    "deviation.",
+    "label_heatmap": "Nodes of each class that each client holds, for the first seed.",
+    "bytes_by_accuracy": "Accuracy against the bytes sent up and down: mean over seeds, bars of one sample standard "
+    "deviation. Methods that send nothing are horizontal lines.",
+}
+
+
+def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
+    """The report of a study.
+
+    Args:
+        study: its records.
+        tables_folder: `<table>.html` and `<table>-compared.html`, as `render.to_html` writes them.
+        figures_folder: `<figure>.png`.
+
+    Raises:
+        StorageError: a table or figure that the study names is missing.
+    """
+    settings = study.settings
+    tables = []
+    for spec in settings.get("tables") or []:
+        stems = [spec["name"], *([f"{spec['name']}-compared"] if is_compared(settings, spec) else [])]
+        pages = [_read(Path(tables_folder) / f"{stem}.html", "tables").decode("utf-8") for stem in stems]
+        tables.append({"spec": spec, "parts": [Markup(fragment(page)) for page in pages]})
+    figures = [_figure(spec, Path(figures_folder)) for spec in settings.get("figures") or []]
+    partitions = partition_table(study)
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            name=settings["name"],
+            title=settings.get("title") or settings["name"],
+            notes=_paragraphs(settings.get("notes")),
+            tables=tables,
+            figures=figures,
+            partitions=Markup(fragment(to_html(partitions))) if partitions.rows else None,
+            outcomes=outcome_counts(study.runs),
+            facts=_facts(study),
+            sections=[
+                (heading, flattened(settings.get(key) or {}))
+                for heading, key in (
+                    ("Protocol", "protocol"),
+                    ("Training", "training"),
+                    ("Versions", "versions"),
+                    ("Hardware", "hardware"),
+                )
+            ],
+            raw=_raw(settings),
+        )
+    )
+
+
+def outcome_counts(runs: pd.DataFrame) -> list[tuple[str, int]]:
+    """(meaning, number of runs) of every outcome that occurs. A run shown in several columns counts once."""
+    once = runs.drop_duplicates(["cell", "seed"])
+    counts = once["outcome"].value_counts()
+    known = {"ok": "ok", **{state: outcome.meaning for state, outcome in OUTCOMES.items()}}
+    return [(meaning, int(counts[state])) for state, meaning in known.items() if state in counts]
+
+
+def _facts(study: Study) -> list[tuple[str, str]]:
+    """What the study covers, in a few numbers."""
+    facts = []
+    for name, words in (
+        ("dataset", "datasets"),
+        ("scheme", "schemes"),
+        ("clients", "client counts"),
+        ("label", "methods"),
+    ):
+        values = sorted({str(value) for value in study.runs[name]}, key=lambda value: (len(value), value))
+        facts.append((str(len(values)), words if len(values) != 1 else words.removesuffix("s")))
+    seeds = study.settings.get("seeds") or []
+    return [*facts, (str(len(seeds)), "seeds" if len(seeds) != 1 else "seed")]
+
+
+def _figure(spec: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    picture = base64.b64encode(_read(folder / f"{spec['name']}.png", "figures")).decode("ascii")
+    words = FIGURE_WORDS[spec["kind"]]
+    if spec["kind"] != "label_heatmap":
+        words += " Cells in which a seed did not end well are not drawn."
+    title = spec.get("title") or spec["name"]
+    return {"title": title, "words": words, "alt": f"{title}. {words}", "source": f"data:image/png;base64,{picture}"}
+
+
+def _read(path: Path, stage: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error}). Run the {stage} stage of this study again.") from error
+
+
+def _paragraphs(notes: Any) -> list[str]:
+    if not notes:
+        return []
+    texts = notes if isinstance(notes, list) else str(notes).split("\n\n")
+    return [" ".join(str(text).split()) for text in texts if str(text).strip()]
+
+
+def _raw(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,75 @@
+"""The partitions of a study in one table: sizes, missing links, and how different the clients' labels are."""
+
+from typing import Any
+
+import pandas as pd
+
+from fglbench.evaluation.statistics import summarise
+from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.records import PROBLEM, Study, distinct, shown
+from fglbench.reporting.tables import printed
+
+COLUMNS = (
+    "nodes per client",
+    "edges in clients",
+    "cut edges",
+    "cut share (%)",
+    "label distance",
+    "clients without nodes",
+)
+
+
+def partition_table(study: Study) -> Table:
+    """One row per (dataset, scheme, clients), over all seeds."""
+    frame = study.partitions
+    keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
+    parts = {} if frame.empty else {tuple(key): part for key, part in frame.groupby(list(PROBLEM), sort=False)}
+    cells = [_row(parts[key]) for key in keys]
+    rows = [tuple(shown(name, value) for name, value in zip(PROBLEM, key, strict=True)) for key in keys]
+    return Table(
+        name="partitions",
+        title="Sizes, missing links and label distributions",
+        caption=[
+            "Nodes per client: smallest, median and largest over all seeds.",
+            "Edges are undirected; cut edges join two clients and are lost to both.",
+            "Label distance: mean cosine distance between the label distributions of the clients.",
+            "Numbers with ± are mean and sample standard deviation (n − 1) over seeds.",
+        ],
+        row_fields=list(PROBLEM),
+        rows=rows,
+        column_fields=["value"],
+        columns=[(name,) for name in COLUMNS],
+        cells=cells,
+        legend=[],
+        notes=[],
+        data=[
+            dict(zip(PROBLEM, key, strict=True)) | {name: cell.text for name, cell in zip(COLUMNS, row, strict=True)}
+            for key, row in zip(keys, cells, strict=True)
+        ],
+    )
+
+
+def _row(part: pd.DataFrame) -> list[Cell]:
+    seeds = part.groupby("seed").agg(
+        edges=("edges", "sum"), cut=("cut_edges", "first"), distance=("cosine_distance", "first")
+    )
+    nodes = part["nodes"]
+    total = seeds["edges"] + seeds["cut"]
+    share = (seeds["cut"] / total.where(total > 0, 1) * 100).tolist()
+    sizes = f"{nodes.min()} / {nodes.median():g} / {nodes.max()}"
+    empty = [f"{int((part[role] == 0).sum())} {role}" for role in ("train", "val", "test") if (part[role] == 0).any()]
+    return [
+        Cell(text=sizes),
+        _over_seeds(seeds["edges"].tolist(), 0),
+        _over_seeds(seeds["cut"].tolist(), 0),
+        _over_seeds(share, 1),
+        _over_seeds(seeds["distance"].dropna().tolist(), 3),
+        Cell(text=", ".join(empty) or "none"),
+    ]
+
+
+def _over_seeds(values: list[Any], digits: int) -> Cell:
+    if not values:
+        return Cell(text="–")
+    summary = summarise(values)
+    return Cell(text=printed(summary.mean, summary.std, digits))

@@ -1,0 +1,46 @@
+"""What can be tabulated: title, unit, direction and scale of every metric in the records."""
+
+from typing import NamedTuple
+
+
+class Quantity(NamedTuple):
+    """How a metric is printed.
+
+    Attributes:
+        title: its words in captions and on axes.
+        unit: printed unit, "" where there is none.
+        scale: printed value = stored value x scale.
+        better: "higher", "lower", or None where no direction is better.
+        timed: whether values from different kinds of device must not be averaged or compared.
+    """
+
+    title: str
+    unit: str
+    scale: float
+    better: str | None
+    timed: bool = False
+
+
+QUANTITIES = {
+    "accuracy": Quantity("accuracy", "%", 100.0, "higher"),
+    "f1_micro": Quantity("micro F1", "%", 100.0, "higher"),
+    "f1_macro": Quantity("macro F1", "%", 100.0, "higher"),
+    "auc": Quantity("AUC", "%", 100.0, "higher"),
+    "ap": Quantity("average precision", "%", 100.0, "higher"),
+    "loss": Quantity("loss", "", 1.0, "lower"),
+    "train_seconds": Quantity("training time", "s", 1.0, "lower", timed=True),
+    "eval_seconds": Quantity("evaluation time", "s", 1.0, "lower", timed=True),
+    "total_seconds": Quantity("total time", "s", 1.0, "lower", timed=True),
+    "peak_memory_mb": Quantity("peak memory", "MB", 1.0, "lower", timed=True),
+    "bytes_up": Quantity("upload", "MB", 1e-6, "lower"),
+    "bytes_down": Quantity("download", "MB", 1e-6, "lower"),
+    "selected_round": Quantity("selected round (the first is 0)", "", 1.0, None),
+}
+
+
+def quantity(metric: str, percent: bool | None = None, better: str | None = None) -> Quantity:
+    """The quantity of a metric, with a table's own wishes for percent and direction."""
+    known = QUANTITIES.get(metric, Quantity(metric.replace("_", " "), "", 1.0, None))
+    if percent is not None and percent != (known.unit == "%"):
+        known = known._replace(unit="%" if percent else "", scale=100.0 if percent else 1.0)
+    return known._replace(better=better) if better else known

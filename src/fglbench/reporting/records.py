@@ -1,0 +1,137 @@
+"""Reading a study's collected records: tidy frames and the study's own description."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fglbench.errors import ConfigError, StorageError, suggest
+from fglbench.storage import read_json
+
+FIELDS = ("dataset", "scheme", "clients", "method", "backbone", "label")
+PROBLEM = ("dataset", "scheme", "clients")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as the collect stage left it.
+
+    Attributes:
+        settings: the content of `study.json`.
+        runs: one row per (cell placement, split, reading, mean, metric).
+        curves: one row per (cell placement, round).
+        partitions: one row per (partition, seed, client).
+    """
+
+    settings: dict[str, Any]
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+    partitions: pd.DataFrame
+
+    @property
+    def order(self) -> dict[str, list[Any]]:
+        """The study's own order of the values of each field."""
+        return self.settings.get("order") or {}
+
+
+def load_study(folder: Path) -> Study:
+    """Reads `study.json` and the three Parquet files of a study folder.
+
+    Raises:
+        StorageError: a file is missing or unreadable.
+    """
+    folder = Path(folder)
+    frames = {name: _read_parquet(folder / f"{name}.parquet") for name in ("runs", "curves", "partitions")}
+    return Study(settings=read_json(folder / "study.json"), **frames)
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"{path} cannot be read as Parquet ({error}). Remove it and run the collect stage again."
+        ) from error
+
+
+def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> pd.DataFrame:
+    """The rows whose columns have one of the wanted values.
+
+    Args:
+        frame: any of the tidy frames.
+        where: from column name to a value or a list of values.
+        owner: who asks, for the error, such as "table 'main'".
+
+    Raises:
+        ConfigError: `where` names a column that the frame does not have.
+    """
+    if frame.empty:
+        # Nothing was recorded, perhaps not even the columns.
+        return frame
+    chosen = frame
+    for column, wanted in (where or {}).items():
+        if column not in frame.columns:
+            raise ConfigError([f"{owner}: 'where' names '{column}'. {suggest(column, map(str, frame.columns))}"])
+        chosen = chosen[chosen[column].isin(as_list(wanted))]
+    return chosen
+
+
+def complete_only(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `frame` whose placement (`FIELDS`) ended well for every seed: only complete cells are averaged."""
+    outcomes = study.runs[[*FIELDS, "seed", "outcome"]].drop_duplicates()
+    seeds = len(as_list(study.settings.get("seeds") or [])) or 1
+    counts = (
+        outcomes.assign(ok=outcomes["outcome"] == "ok")
+        .groupby(list(FIELDS), as_index=False)
+        .agg(all_ok=("ok", "all"), count=("ok", "size"))
+    )
+    complete = counts.loc[counts["all_ok"] & (counts["count"] >= seeds), list(FIELDS)]
+    return frame.merge(complete, on=list(FIELDS), how="inner")
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list as it is; anything else as a list of one."""
+    return list(value) if isinstance(value, list | tuple | set) else [value]
+
+
+def ordered(
+    keys: Iterable[tuple[Any, ...]], fields: Iterable[str], order: Mapping[str, list[Any]]
+) -> list[tuple[Any, ...]]:
+    """Distinct keys sorted field by field in the study's order; values that it does not name come last, by name."""
+    positions = [{value: place for place, value in enumerate(order.get(field) or [])} for field in fields]
+
+    def rank(key: tuple[Any, ...]) -> list[tuple[int, float, str]]:
+        return [
+            (place.get(value, len(place)), value if isinstance(value, int | float) else 0, str(value))
+            for place, value in zip(positions, key, strict=True)
+        ]
+
+    return sorted(set(keys), key=rank)
+
+
+def distinct(frame: pd.DataFrame, fields: Iterable[str], order: Mapping[str, list[Any]]) -> list[tuple[Any, ...]]:
+    """The distinct values of the fields in a frame, ordered as `ordered`, as plain Python values."""
+    names = list(fields)
+    unique = frame[names].drop_duplicates()
+    keys = zip(*(unique[name].tolist() for name in names), strict=True) if names else iter([()])
+    return ordered(keys, names, order)
+
+
+def shown(field: str, value: Any) -> str:
+    """A field's value as tables and figures print it."""
+    if field == "clients":
+        return "1 client" if value == 1 else f"{value} clients"
+    return str(value)
+
+
+def field_titles(fields: Iterable[str]) -> list[str]:
+    """Heads of the columns that name rows: a label is what readers call the method."""
+    names = list(fields)
+    return ["method" if name == "label" and "method" not in names else name for name in names]
+
+
+def titled(fields: Iterable[str], key: Iterable[Any], joint: str = ", ") -> str:
+    """Several values in one line, empty ones left out."""
+    return joint.join(shown(field, value) for field, value in zip(fields, key, strict=True) if value != "")

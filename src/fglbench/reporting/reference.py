@@ -1,0 +1,101 @@
+"""The numbers that a paper prints, read from its reference file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fglbench.errors import ConfigError, StorageError, suggest
+from fglbench.reporting.records import as_list, select
+
+COLUMNS = (
+    *("paper", "table", "task", "dataset", "method", "backbone", "variant", "partition", "clients"),
+    *("eval", "metric", "value", "std", "n_runs", "note"),
+)
+SAME = {"dataset": "dataset", "scheme": "partition", "clients": "clients", "method": "method", "backbone": "backbone"}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One printed number, in percent where the metric is one; `value` is None where the paper prints a word, which is
+    then the note."""
+
+    dataset: str
+    method: str
+    backbone: str
+    partition: str
+    clients: int | None
+    value: float | None
+    std: float | None
+    n: int | None
+    note: str
+
+
+def load_reference(path: Path) -> pd.DataFrame:
+    """A reference file as text columns, empty where nothing is printed.
+
+    Raises:
+        StorageError: the file is missing, is not CSV, or lacks a column.
+    """
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read as a reference file ({error}).") from error
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise StorageError(f"{path} lacks the column {', '.join(missing)}; a reference file has {', '.join(COLUMNS)}.")
+    return frame
+
+
+def printed_numbers(reference: pd.DataFrame, spec: Mapping[str, Any]) -> list[Printed]:
+    """The printed numbers that a table is compared with, in the order of the file.
+
+    They are those of the table's `reference.table` and metric that pass `reference.where` (columns of the file) and,
+    where the words are the same on both sides, the table's own `where`. Variants (ablations) are left out unless
+    `reference.where` names them.
+
+    Raises:
+        ConfigError: no such table, or an unknown column.
+    """
+    owner, wish = f"table '{spec['name']}': reference", spec["reference"]
+    tables = sorted(set(reference["table"]))
+    if str(wish["table"]) not in tables:
+        raise ConfigError([f"{owner}: the file has no table '{wish['table']}'. {suggest(wish['table'], tables)}"])
+    where = {name: list(map(str, as_list(value))) for name, value in (wish.get("where") or {}).items()}
+    chosen = select(reference, {"variant": "", **where}, owner)
+    chosen = chosen[(chosen["table"] == str(wish["table"])) & (chosen["metric"] == spec["metric"])]
+    chosen = chosen[chosen["eval"].isin(["", spec.get("split", "test")])]
+    numbers = [_printed(row) for row in chosen.to_dict("records")]
+    own = {name: as_list(wanted) for name, wanted in (spec.get("where") or {}).items() if name in SAME}
+    return [number for number in numbers if all(_passes(number, name, wanted, wish) for name, wanted in own.items())]
+
+
+def _printed(row: Mapping[Any, str]) -> Printed:
+    return Printed(
+        dataset=row["dataset"],
+        method=row["method"],
+        backbone=row["backbone"],
+        partition=row["partition"],
+        clients=int(row["clients"]) if row["clients"] else None,
+        value=float(row["value"]) if row["value"] else None,
+        std=float(row["std"]) if row["std"] else None,
+        n=int(row["n_runs"]) if row["n_runs"] else None,
+        note=row["note"],
+    )
+
+
+def _passes(number: Printed, name: str, wanted: list[Any], wish: Mapping[str, Any]) -> bool:
+    # The centralised run has no partition: what the paper prints beside it only names the table's setting.
+    if number.method == "global" and name in ("scheme", "clients"):
+        return True
+    seen = getattr(number, SAME[name])
+    if name == "dataset":
+        wanted = [base_dataset(value, wish) for value in wanted]
+    return seen in wanted or seen in ("", None)
+
+
+def base_dataset(name: str, wish: Mapping[str, Any]) -> str:
+    """A dataset's name in the paper: the largest connected component stands for the dataset, unless `exact` is set."""
+    return name if wish.get("exact") else name.removesuffix("-lcc")

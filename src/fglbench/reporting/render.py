@@ -1,0 +1,177 @@
+"""Tables in CSV, Markdown, LaTeX and HTML, each with its own escaping."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fglbench.reporting.cells import Cell, Table
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]|~$])")
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "%": r"\%",
+    "_": r"\_",
+    "&": r"\&",
+    "#": r"\#",
+    "$": r"\$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "–": "--",
+    "—": "---",
+    "†": r"\dag{}",
+    "‡": r"\ddag{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    "○": r"$\circ$",
+    "∅": r"$\emptyset$",
+    "≠": r"$\neq$",
+}
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown (with tables, HTML and mathematics) shows as it is, on one line."""
+    one_line = " ".join(text.split())
+    return _MARKDOWN.sub(r"\\\1", one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX prints as it is, with this package's symbols as commands of plain LaTeX."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
+
+
+def to_csv(table: Table) -> str:
+    """Numbers at full precision: per column its mean, deviation, n and outcome. No caption: it would not be CSV."""
+    stream = io.StringIO()
+    names = list(dict.fromkeys(name for record in table.data for name in record))
+    writer = csv.DictWriter(stream, names or table.row_fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _csv_value(value) for name, value in record.items()} for record in table.data)
+    return stream.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    return f"{value:.12g}" if isinstance(value, float) else value
+
+
+def to_markdown(table: Table) -> str:
+    """GitHub-flavoured Markdown: title, caption, table, legend, notes."""
+    heads = [*table.row_fields, *(", ".join(head) or "value" for head in table.columns)]
+    lines = [f"**{escape_markdown(table.title)}**", "", escape_markdown(" ".join(table.caption)), ""]
+    lines.append("| " + " | ".join(map(escape_markdown, heads)) + " |")
+    lines.append("|" + " --- |" * len(table.row_fields) + " ---: |" * len(table.columns))
+    for key, row in zip(table.rows, table.cells, strict=True):
+        texts = [*map(escape_markdown, key), *(_marked(cell, escape_markdown, "**{}**", "<u>{}</u>") for cell in row)]
+        lines.append("| " + " | ".join(texts) + " |")
+    if table.legend:
+        lines += ["", escape_markdown(_legend(table))]
+    for note in table.notes:
+        lines += ["", escape_markdown(note)]
+    return "\n".join(lines) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    """A `table` environment that needs the package booktabs."""
+    below = " ".join([*([_legend(table)] if table.legend else []), *table.notes])
+    lines = [
+        r"% Needs \usepackage{booktabs}.",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape_latex(f'{table.title}. ' + ' '.join(table.caption))}}}",
+        rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}",
+        rf"\begin{{tabular}}{{{'l' * len(table.row_fields)}{'r' * len(table.columns)}}}",
+        r"\toprule",
+        *_latex_heads(table),
+        r"\midrule",
+    ]
+    for place, (key, row) in enumerate(zip(table.rows, table.cells, strict=True)):
+        if place and key[:-1] != table.rows[place - 1][:-1]:
+            lines.append(r"\midrule")
+        cells = (_marked(cell, escape_latex, r"\textbf{{{}}}", r"\underline{{{}}}") for cell in row)
+        lines.append(" & ".join([*map(escape_latex, key), *cells]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if below:
+        lines += [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(below)}}}"]
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _latex_heads(table: Table) -> list[str]:
+    lines = []
+    for level in range(max(1, len(table.column_fields))):
+        last = level == len(table.column_fields) - 1 or not table.column_fields
+        lead = [escape_latex(name) if last else "" for name in table.row_fields]
+        spans = [
+            rf"\multicolumn{{{width}}}{{{'r' if width == 1 else 'c'}}}{{{escape_latex(text)}}}"
+            for text, width in spanned(table, level)
+        ]
+        lines.append(" & ".join([*lead, *spans]) + r" \\")
+    return lines
+
+
+def spanned(table: Table, level: int) -> list[tuple[str, int]]:
+    """The column heads of one level with their widths: neighbours under the same upper heads are one."""
+    spans: list[tuple[tuple[str, ...], int]] = []
+    for head in table.columns:
+        key = head[: level + 1]
+        if spans and spans[-1][0] == key:
+            spans[-1] = (key, spans[-1][1] + 1)
+        else:
+            spans.append((key, 1))
+    return [(key[-1] if key else "value", width) for key, width in spans]
+
+
+@cache
+def environment() -> Environment:
+    """The page templates; everything put into them is escaped."""
+    loader = PackageLoader("fglbench.reporting", "templates")
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+
+
+def to_html(table: Table) -> str:
+    """A small page of its own; `fragment` gives the part that the report embeds."""
+    return environment().get_template("table_page.html.j2").render(table=table, **_html_parts(table))
+
+
+def _html_parts(table: Table) -> dict[str, Any]:
+    groups: list[tuple[tuple[str, ...], list[tuple[str, list[Cell]]]]] = []
+    for key, row in zip(table.rows, table.cells, strict=True):
+        if not groups or groups[-1][0] != key[:-1]:
+            groups.append((key[:-1], []))
+        groups[-1][1].append((key[-1] if key else "", row))
+    levels = [spanned(table, level) for level in range(max(1, len(table.column_fields)))]
+    return {"groups": groups, "levels": levels, "legend": _legend(table)}
+
+
+def fragment(page: str) -> str:
+    """The table inside a page made by `to_html`: trusted, since all of its text was escaped there."""
+    return page.partition('<body class="single">\n')[2].partition("</body>")[0]
+
+
+def _legend(table: Table) -> str:
+    return "; ".join(f"{symbol} {meaning}" for symbol, meaning in table.legend) + ("." if table.legend else "")
+
+
+def _marked(cell: Cell, escape: Callable[[str], str], bold: str, underlined: str) -> str:
+    text = escape(cell.text)
+    if cell.best:
+        return bold.format(text)
+    return underlined.format(text) if cell.second else text
+
+
+RENDERERS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex, "html": to_html}

@@ -1,0 +1,224 @@
+"""From records to a table: which cells exist, what they print, and which of them are best."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from fglbench.errors import ConfigError, suggest
+from fglbench.evaluation.statistics import summarise
+from fglbench.reporting import captions
+from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.outcomes import OUTCOMES, symbols
+from fglbench.reporting.quantities import Quantity, quantity
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, as_list, distinct, field_titles, select, shown
+
+Key = tuple[Any, ...]
+
+
+def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
+    """A table of a study.
+
+    A cell is averaged only where every seed ended well; a partly failed one prints how many did. Cells of the same
+    dataset, scheme and number of clients compete for best and second, whether they share a column or a row; the method
+    `global` sees all data and stands outside the competition.
+
+    Args:
+        study: the records.
+        spec: the table's entry in `study.json`: name, title, rows, columns, metric, split, reading, mean, where,
+            better, percent, digits.
+
+    Raises:
+        ConfigError: an unknown column or metric, or cells that would mix several datasets, schemes, client counts,
+            methods, backbones or labels.
+    """
+    row_fields, column_fields = list(spec["rows"]), list(spec["columns"])
+    for name in [*row_fields, *column_fields]:
+        if name not in FIELDS:
+            raise ConfigError(
+                [f"table '{spec['name']}': '{name}' is no column of the records. {suggest(name, FIELDS)}"]
+            )
+    unit = quantity(spec["metric"], spec.get("percent"), spec.get("better"))
+    frame = _seed_rows(study.runs, spec)
+    rows, columns = (distinct(frame, names, study.order) for names in (row_fields, column_fields))
+    groups = _grouped(frame, [*row_fields, *column_fields])
+    seeds = [int(seed) for seed in as_list(study.settings.get("seeds") or [])]
+    cells = [[_cell(groups.get(row + column), spec, unit, seeds) for column in columns] for row in rows]
+    cells = _with_sizes(_with_marks(cells, spec, unit))
+    head_rows, head_columns = _heads(row_fields, rows), _heads(column_fields, columns)
+    return Table(
+        name=spec["name"],
+        title=(spec.get("title") or spec["name"]).removesuffix("."),
+        caption=captions.caption(study, spec, unit, cells),
+        row_fields=field_titles(row_fields),
+        rows=head_rows,
+        column_fields=column_fields,
+        columns=head_columns,
+        cells=cells,
+        legend=captions.legend(cells),
+        notes=captions.notes(spec, unit, cells, frame),
+        data=_data(row_fields, rows, head_columns, cells),
+    )
+
+
+def printed(mean: float, std: float | None, digits: int) -> str:
+    """ "80.7 ± 0.3", or "80.7" where there is no deviation."""
+    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std is not None else "")
+
+
+def _seed_rows(runs: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per (cell placement, seed) with its outcome and `value`, NaN where the run has none."""
+    chosen = select(runs, spec.get("where"), f"table '{spec['name']}'")
+    keys = [*FIELDS, "seed", "cell"]
+    metric = chosen[chosen["metric"] == spec["metric"]]
+    if metric.empty and (chosen["outcome"] == "ok").any():
+        known = sorted(set(chosen["metric"]) - {"outcome"})
+        raise ConfigError(
+            [f"table '{spec['name']}': no run has metric '{spec['metric']}'. {suggest(spec['metric'], known)}"]
+        )
+    # The metrics of a whole run, such as its time, have no split, reading or client mean.
+    wanted = (metric["split"] == "") | (
+        (metric["split"] == spec.get("split", "test"))
+        & (metric["reading"] == spec.get("reading", "val"))
+        & (metric["mean"] == spec.get("mean", "pooled"))
+    )
+    columns = [*keys, *(name for name in ("value", "evaluated", "of", "device") if name in metric)]
+    outcomes = chosen[[*keys, "outcome", "outcome_round", "reason"]].drop_duplicates(keys)
+    return outcomes.merge(metric.loc[wanted, columns], on=keys, how="left")
+
+
+def _grouped(frame: pd.DataFrame, fields: list[str]) -> dict[Key, pd.DataFrame]:
+    # A list of one field still gives tuples as keys.
+    return {tuple(key): group for key, group in frame.groupby(fields, sort=False)} if len(frame) else {}
+
+
+def _heads(fields: list[str], keys: list[Key]) -> list[tuple[str, ...]]:
+    return [tuple(shown(name, value) for name, value in zip(fields, key, strict=True)) for key in keys]
+
+
+def _cell(group: pd.DataFrame | None, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]) -> Cell:
+    """The cell of one group of seed rows, not yet marked."""
+    if group is None:
+        return Cell(text=OUTCOMES["not_run"].symbol, state="not_run", seeds=len(seeds))
+    _refuse_mixtures(group, spec)
+    by_seed = {int(row["seed"]): row for row in group.to_dict("records")}
+    expected = seeds or sorted(by_seed)
+    states: list[str] = []
+    details: list[str] = []
+    values: dict[int, float] = {}
+    for seed in expected:
+        row = by_seed.get(seed)
+        state = _state(row)
+        states.append(state)
+        if row is not None and state == "ok":
+            values[seed] = float(row["value"]) * unit.scale
+        else:
+            details.append(f"seed {seed}: {_reason(state, row)}")
+    devices = sorted(
+        {str(row["device"]) for seed, row in by_seed.items() if seed in values and _is_text(row.get("device"))}
+    )
+    place = {name: group.iloc[0][name] for name in FIELDS} | {"device": ", ".join(devices) if unit.timed else ""}
+    common: dict[str, Any] = {"n": len(values), "seeds": len(expected), "place": place, "values": values}
+    if unit.timed and len(devices) > 1:
+        text = OUTCOMES["mixed_devices"].symbol
+        return Cell(text=text, state="mixed_devices", detail=f"devices: {', '.join(devices)}", **common)
+    bad = [state for state in states if state != "ok"]
+    if not bad:
+        summary = summarise(list(values.values()))
+        text = printed(summary.mean, summary.std, spec.get("digits", 1))
+        return Cell(text=text, state="ok", mean=summary.mean, std=summary.std, **common)
+    whole = len(bad) == len(states)
+    text = symbols(bad) if whole else f"{len(values)} of {len(states)} {symbols(bad)}"
+    state = Counter(bad).most_common(1)[0][0] if whole else "partial"
+    return Cell(text=text, state=state, detail="; ".join(details), **common)
+
+
+def _state(row: Mapping[Any, Any] | None) -> str:
+    if row is None:
+        return "not_run"
+    if row["outcome"] != "ok":
+        return str(row["outcome"]) if row["outcome"] in OUTCOMES else "failed"
+    return "no_value" if pd.isna(row["value"]) else "ok"
+
+
+def _reason(state: str, row: Mapping[Any, Any] | None) -> str:
+    words = OUTCOMES[state].meaning
+    if row is not None and state == "diverged" and not pd.isna(row["outcome_round"]):
+        words += f" in round {int(row['outcome_round']) + 1}"
+    return f"{words} ({row['reason']})" if row is not None and _is_text(row["reason"]) else words
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _refuse_mixtures(group: pd.DataFrame, spec: Mapping[str, Any]) -> None:
+    mixed = [name for name in FIELDS if group[name].nunique() > 1]
+    if mixed:
+        seen = "; ".join(f"{name}: {', '.join(map(str, sorted(set(group[name]))))}" for name in mixed)
+        problem = f"table '{spec['name']}': one cell would mix several values of {', '.join(mixed)} ({seen}). "
+        raise ConfigError([problem + "Add them to 'rows' or 'columns', or choose one in 'where'."])
+    if group["seed"].duplicated().any():
+        problem = f"table '{spec['name']}': two methods with different settings share the label "
+        raise ConfigError([f"{problem}'{group.iloc[0]['label']}'. Give each its own."])
+
+
+def _with_marks(cells: list[list[Cell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[Cell]]:
+    """Best and second among the complete cells of each problem, compared as printed."""
+    if unit.better is None:
+        return cells
+    names = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    entrants: dict[Key, list[Cell]] = {}
+    for cell in (cell for row in cells for cell in row):
+        if competes(cell):
+            entrants.setdefault(_problem(cell, names), []).append(cell)
+    podium: dict[Key, list[float]] = {}
+    for key, rivals in entrants.items():
+        if len(rivals) > 1:
+            values = {_as_printed(cell, spec) for cell in rivals if cell.state == "ok"}
+            podium[key] = sorted(values, reverse=unit.better == "higher")[:2]
+
+    def marked(cell: Cell) -> Cell:
+        places = podium.get(_problem(cell, names), []) if competes(cell) and cell.state == "ok" else []
+        value = _as_printed(cell, spec) if places else None
+        return replace(cell, best=value in places[:1], second=value in places[1:])
+
+    return [[marked(cell) for cell in row] for row in cells]
+
+
+def competes(cell: Cell) -> bool:
+    """Whether a cell is in the competition at all: recorded, and not of the centralised upper bound."""
+    return bool(cell.place) and cell.place["method"] != "global"
+
+
+def _problem(cell: Cell, names: list[str]) -> Key:
+    return (*(cell.place.get(name) for name in names), cell.place.get("device"))
+
+
+def _as_printed(cell: Cell, spec: Mapping[str, Any]) -> float:
+    return round(float(f"{cell.mean:.{spec.get('digits', 1)}f}"), 12)
+
+
+def _with_sizes(cells: list[list[Cell]]) -> list[list[Cell]]:
+    """Adds "(n)" to every complete cell where they do not all have the same number of seeds."""
+    if len({cell.n for row in cells for cell in row if cell.state == "ok"}) < 2:
+        return cells
+    return [
+        [replace(cell, text=f"{cell.text} ({cell.n})") if cell.state == "ok" else cell for cell in row] for row in cells
+    ]
+
+
+def _data(
+    fields: list[str], rows: list[Key], columns: list[tuple[str, ...]], cells: list[list[Cell]]
+) -> list[dict[str, Any]]:
+    """Plain records for CSV: one per row, with mean, deviation, n and outcome of every column."""
+    records = []
+    for key, row in zip(rows, cells, strict=True):
+        record: dict[str, Any] = dict(zip(fields, key, strict=True))
+        for head, cell in zip(columns, row, strict=True):
+            name = ", ".join(head) or "value"
+            record |= {name: cell.mean, f"{name} std": cell.std, f"{name} n": cell.n, f"{name} outcome": cell.state}
+        records.append(record)
+    return records

@@ -1,0 +1,22 @@
+"""The figures stage: every figure of a study as PNG and PDF."""
+
+from pathlib import Path
+
+from fglbench.reporting.figures import draw, save
+from fglbench.reporting.records import load_study
+
+
+def make_figures(study_folder: Path, folder: Path) -> None:
+    """Writes the files that `reporting.names.figure_files` lists.
+
+    Args:
+        study_folder: `study.json` and the Parquet files of the collect stage.
+        folder: where the figures go.
+
+    Raises:
+        ConfigError: a figure cannot be made as asked.
+        StorageError: a record is missing or unreadable.
+    """
+    study = load_study(study_folder)
+    for spec in study.settings.get("figures") or []:
+        save(draw(study, spec), Path(folder), spec["name"])

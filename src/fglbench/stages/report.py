@@ -1,0 +1,22 @@
+"""The report stage: one page per study."""
+
+from pathlib import Path
+
+from fglbench.reporting.html import report_page
+from fglbench.reporting.records import load_study
+from fglbench.storage import write_text
+
+
+def make_report(study_folder: Path, tables_folder: Path, figures_folder: Path, path: Path) -> None:
+    """Writes the page of a study to `path`.
+
+    Args:
+        study_folder: `study.json` and the Parquet files of the collect stage.
+        tables_folder: what `make_tables` wrote.
+        figures_folder: what `make_figures` wrote.
+        path: the page.
+
+    Raises:
+        StorageError: a record, table or figure is missing or unreadable.
+    """
+    write_text(Path(path), report_page(load_study(study_folder), tables_folder, figures_folder))

@@ -1,0 +1,224 @@
+"""Small made-up records of a study, for tests of tables, figures and the report."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fglbench.reporting.records import Study
+from fglbench.storage import write_json
+
+SCORES = ("accuracy", "f1_micro", "f1_macro")
+ACCURACY = {"Global": 0.86, "Local": 0.70, "FedAvg": 0.80, "FedProx": 0.81}
+METHODS = {"Global": "global", "Local": "local", "FedAvg": "fedavg", "FedProx": "fedprox"}
+
+
+def table_spec(**changes: Any) -> dict[str, Any]:
+    """A table specification with every key."""
+    base = {
+        "name": "main",
+        "title": "Main results",
+        "rows": ["backbone", "label"],
+        "columns": ["dataset"],
+        "metric": "accuracy",
+        "split": "test",
+        "reading": "val",
+        "mean": "pooled",
+        "where": {"scheme": ["louvain"], "clients": [10]},
+        "better": None,
+        "percent": None,
+        "digits": 1,
+        "reference": None,
+    }
+    return base | changes
+
+
+def run_rows(
+    values: list[float] | dict[int, float] | None,
+    *,
+    dataset: str = "cora",
+    scheme: str = "louvain",
+    clients: int = 10,
+    label: str = "FedAvg",
+    method: str | None = None,
+    backbone: str = "gcn",
+    outcomes: dict[int, dict[str, Any]] | None = None,
+    device: str = "cpu",
+    seconds: float = 2.0,
+    evaluated: int | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of runs.parquet for one cell placement.
+
+    Args:
+        values: test accuracy (fraction) by seed, or in the order of seeds 0, 1, ...
+        outcomes: by seed, what did not end well: {"outcome", "outcome_round", "reason"}.
+    """
+    by_seed = dict(enumerate(values)) if isinstance(values, list) else dict(values or {})
+    outcomes = outcomes or {}
+    rows: list[dict[str, Any]] = []
+    for seed in sorted(by_seed.keys() | outcomes.keys()):
+        base = {
+            "dataset": dataset,
+            "scheme": scheme,
+            "clients": clients,
+            "method": method or METHODS.get(label, label.lower()),
+            "backbone": backbone,
+            "label": label,
+            "seed": seed,
+            "split": "",
+            "reading": "",
+            "mean": "",
+            "metric": "outcome",
+            "value": np.nan,
+            "cell": f"{dataset}-{scheme}-{clients}-{label}-{backbone}",
+            "outcome": "ok",
+            "outcome_round": np.nan,
+            "reason": None,
+            "device": device,
+            "evaluated": pd.NA,
+            "of": pd.NA,
+        }
+        if seed in outcomes:
+            rows.append(base | outcomes[seed])
+            continue
+        counted = {"evaluated": clients if evaluated is None else evaluated, "of": clients}
+        for metric in SCORES:
+            for reading, shift in (("val", 0.0), ("last", -0.01), ("test", 0.02)):
+                for mean, lift in (("pooled", 0.0), ("macro", -0.03)):
+                    value = by_seed[seed] + shift + lift
+                    place = {"split": "test", "reading": reading, "mean": mean, "metric": metric, "value": value}
+                    rows.append(base | counted | place)
+        sent = 0.0 if label in ("Global", "Local") else 4.0e6
+        for metric, value in (
+            ("train_seconds", seconds + 0.1 * seed),
+            ("bytes_up", sent),
+            ("bytes_down", sent),
+            ("selected_round", 10.0 + seed),
+        ):
+            rows.append(base | {"metric": metric, "value": value})
+    return rows
+
+
+def frame(*parts: list[dict[str, Any]]) -> pd.DataFrame:
+    """One runs frame from several cells."""
+    rows = [row for part in parts for row in part]
+    return pd.DataFrame(rows).astype({"evaluated": "Int64", "of": "Int64", "reason": "string"})
+
+
+def study_of(runs: pd.DataFrame, seeds: list[int] | None = None, **settings: Any) -> Study:
+    """A study around a runs frame, without curves and partitions."""
+    base = {
+        "name": "small",
+        "title": "A small study",
+        "seeds": seeds,
+        "order": {},
+        "protocol": {"evaluate": "aggregated"},
+    }
+    return Study(settings=base | settings, runs=runs, curves=pd.DataFrame(), partitions=pd.DataFrame())
+
+
+def full_study(
+    datasets: tuple[str, ...] = ("cora", "citeseer"), schemes: tuple[str, ...] = ("louvain", "metis"), seeds: int = 3
+) -> Study:
+    """A study with curves, partitions, all figures and tables, one diverged cell and one method without a dataset."""
+    random = np.random.default_rng(7)
+    parts, curves, partitions = [], [], []
+    for dataset in datasets:
+        for scheme in schemes:
+            for clients in (5, 10):
+                for label, base in ACCURACY.items():
+                    place = {"dataset": dataset, "scheme": scheme, "clients": clients, "label": label}
+                    lower = 0.01 * clients / 5 + 0.08 * (dataset != datasets[0])
+                    values = (base - (lower if label != "Global" else 0) + random.normal(0, 0.012, seeds)).tolist()
+                    failed = label == "FedProx" and dataset == datasets[-1] and clients == 10
+                    outcomes = {1: {"outcome": "diverged", "outcome_round": 12.0, "reason": "loss is not finite"}}
+                    parts.append(run_rows(values, outcomes=outcomes if failed else None, **place))  # type: ignore[arg-type]
+                    curves += _curve(place, values, random)
+                partitions += _partition(dataset, scheme, clients, seeds, random)
+    runs = frame(*parts)
+    settings = _settings(datasets, schemes, seeds)
+    return Study(settings=settings, runs=runs, curves=pd.DataFrame(curves), partitions=pd.DataFrame(partitions))
+
+
+def _curve(place: dict[str, Any], values: list[float], random: np.random.Generator) -> list[dict[str, Any]]:
+    rows = []
+    for seed, final in enumerate(values):
+        for number in range(30):
+            accuracy = final * (1 - np.exp(-(number + 1) / 6)) + random.normal(0, 0.004)
+            rows.append(
+                {
+                    **place,
+                    "method": METHODS[place["label"]],
+                    "backbone": "gcn",
+                    "seed": seed,
+                    "cell": f"{place['dataset']}-{place['scheme']}-{place['clients']}-{place['label']}-gcn",
+                    "round": number,
+                    "train_seconds": (number + 1) * (0.05 + 0.01 * seed),
+                    "bytes_up": 1000 * number,
+                    "bytes_down": 1000 * number,
+                    "val_accuracy": accuracy,
+                    "test_accuracy": accuracy,
+                    "train_loss": float(np.exp(-number / 10)),
+                }
+            )
+    return rows
+
+
+def _partition(
+    dataset: str, scheme: str, clients: int, seeds: int, random: np.random.Generator
+) -> list[dict[str, Any]]:
+    rows = []
+    for seed in range(seeds):
+        for client in range(clients):
+            classes = random.multinomial(2700 // clients, random.dirichlet(np.full(7, 0.5))).tolist()
+            nodes = sum(classes)
+            rows.append(
+                {
+                    "dataset": dataset, "scheme": scheme, "clients": clients, "seed": seed, "client": client,
+                    "nodes": nodes, "edges": 2 * nodes, "cut_edges": 400 + seed, "cosine_distance": 0.4 + 0.01 * seed,
+                    "classes": classes, "train": nodes // 5, "val": nodes // 5 * 2, "test": nodes // 5 * 2,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _settings(datasets: tuple[str, ...], schemes: tuple[str, ...], seeds: int) -> dict[str, Any]:
+    kinds = ("accuracy_per_round", "accuracy_per_second", "accuracy_by_clients", "label_heatmap", "bytes_by_accuracy")
+    where = {"scheme": ["louvain"]}
+    return {
+        "name": "small",
+        "title": "A small study of federated methods",
+        "notes": "Made-up numbers.\n\nOnly for tests.",
+        "protocol": {"split": {"train": 0.2, "val": 0.4, "test": 0.4}, "evaluate": "aggregated", "reading": "val"},
+        "training": {"rounds": 100, "local_epochs": 3, "lr": 0.01, "hidden": 64},
+        "tables": [
+            table_spec(reference={"table": "3", "where": {"backbone": ["gcn"], "dataset": list(datasets)}}),
+            table_spec(
+                name="wide", title="Every partition", rows=["label"], columns=["dataset", "scheme", "clients"], where={}
+            ),
+        ],
+        "figures": [{"name": kind, "kind": kind, "title": kind.replace("_", " "), "where": where} for kind in kinds],
+        "versions": {"fglbench": "0.1.0", "python": "3.11"},
+        "hardware": {"cpu": "made-up, 2 cores", "gpu": None},
+        "cells": len(datasets) * len(schemes) * 2 * len(ACCURACY),
+        "seeds": list(range(seeds)),
+        "reference": "fedgta",
+        "order": {
+            "dataset": list(datasets),
+            "scheme": list(schemes),
+            "clients": [5, 10],
+            "label": list(ACCURACY),
+            "backbone": ["gcn"],
+            "method": list(METHODS.values()),
+        },
+    }
+
+
+def write_study(study: Study, folder: Path) -> None:
+    """Writes what the collect stage writes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "study.json", study.settings)
+    study.runs.to_parquet(folder / "runs.parquet")
+    study.curves.to_parquet(folder / "curves.parquet")
+    study.partitions.to_parquet(folder / "partitions.parquet")

@@ -1,0 +1,188 @@
+"""Comparison with printed numbers, on small reference files and on the shipped one."""
+
+import csv
+import io
+
+import pandas as pd
+import pytest
+from synthetic_records import frame, run_rows, study_of, table_spec
+
+from fglbench.errors import ConfigError, StorageError
+from fglbench.reporting.compare import compare, comparison_table, summary
+from fglbench.reporting.reference import COLUMNS, load_reference, printed_numbers
+from fglbench.reporting.render import to_csv, to_html, to_latex, to_markdown
+
+
+def reference(*rows: dict[str, str]) -> pd.DataFrame:
+    base = dict.fromkeys(COLUMNS, "") | {
+        "paper": "paper",
+        "table": "1",
+        "dataset": "cora",
+        "method": "fedavg",
+        "backbone": "gcn",
+        "partition": "louvain",
+        "clients": "10",
+        "eval": "test",
+        "metric": "accuracy",
+        "value": "80.0",
+        "std": "0.5",
+        "n_runs": "10",
+    }
+    return pd.DataFrame([base | row for row in rows], dtype=str)
+
+
+def spec(**changes):
+    return table_spec(reference={"table": "1"}, **changes)
+
+
+def verdict(ours: list[float], **row: str) -> str:
+    study = study_of(frame(run_rows(ours)), seeds=list(range(len(ours))))
+    (only,) = compare(study, spec(), reference(row))
+    return only.verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [(0.80, "match"), (0.82, "match"), (0.78, "match"), (0.8201, "above"), (0.7799, "below")],
+)
+def test_two_points_are_a_match_and_more_is_not(ours, expected):
+    assert verdict([ours, ours]) == expected
+
+
+def test_wide_deviations_widen_the_match():
+    # Ours has deviation 4.24 points (n = 2), the paper 2.0 (n = 10): pooled sqrt((18 + 9 * 4) / 10) = 2.32.
+    assert verdict([0.87, 0.81], value="80.0", std="2.0") == "match"  # +4.0 <= 4.65
+    assert verdict([0.88, 0.82], value="80.0", std="2.0") == "above"  # +5.0
+
+
+def test_one_seed_uses_the_printed_deviation():
+    assert verdict([0.84], std="2.5") == "match"
+    assert verdict([0.84], std="") == "above"
+
+
+def test_difference_is_in_points_at_full_precision():
+    study = study_of(frame(run_rows([0.80, 0.813])), seeds=[0, 1])
+    (row,) = compare(study, spec(digits=1), reference({"value": "80.7"}))
+    assert row.difference == pytest.approx(-0.05)
+    assert row.tolerance == 2.0
+
+
+def test_what_we_did_not_finish_is_not_run():
+    diverged = {"outcome": "diverged", "outcome_round": 3.0, "reason": None}
+    study = study_of(frame(run_rows({0: 0.8}, outcomes={1: diverged})), seeds=[0, 1])
+    rows = compare(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
+    assert [row.verdict for row in rows] == ["not run", "not run"]
+    table = comparison_table(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
+    assert [cell.text for cell in table.cells[0]] == ["1 of 2 †", "80.0 ± 0.5", "–", "not run"]
+    assert [cell.text for cell in table.cells[1]] == ["○", "82.1 ± 0.5", "–", "not run"]
+
+
+def test_a_printed_word_is_shown_and_has_no_verdict():
+    study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])
+    table = comparison_table(study, spec(), reference({"value": "", "std": "", "note": "OOM"}))
+    assert [cell.text for cell in table.cells[0]] == ["80.0 ± 0.0", "OOM", "–", "not printed"]
+    assert "1 where the paper prints no number" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"dataset": "citeseer"}, {"backbone": "sgc"}, {"partition": "metis"}, {"clients": "5"}, {"method": "moon"}],
+)
+def test_every_key_must_agree(other):
+    study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])
+    # Without the table's own filter, so that the row of the other setting is kept and stays unmatched.
+    (row,) = compare(study, spec(where={}), reference(other))
+    assert row.verdict == "not run"
+
+
+def test_the_table_s_own_filter_applies_to_the_paper():
+    rows = printed_numbers(reference({}, {"partition": "metis"}, {"clients": "5"}, {"metric": "f1"}), spec())
+    assert len(rows) == 1
+
+
+def test_variants_are_left_out_unless_named():
+    printed = reference({}, {"variant": "no_moments", "value": "70"})
+    assert [row.value for row in printed_numbers(printed, spec())] == [80.0]
+    named = table_spec(reference={"table": "1", "where": {"variant": ["no_moments"]}})
+    assert [row.value for row in printed_numbers(printed, named)] == [70.0]
+
+
+def test_the_largest_component_stands_for_its_dataset_unless_exact():
+    study = study_of(frame(run_rows([0.8, 0.8], dataset="photo-lcc")), seeds=[0, 1])
+    printed = reference({"dataset": "photo"})
+    assert [row.verdict for row in compare(study, spec(), printed)] == ["match"]
+    exact = table_spec(reference={"table": "1", "exact": True})
+    assert [row.verdict for row in compare(study, exact, printed)] == ["not run"]
+
+
+def test_global_matches_without_its_partition():
+    runs = frame(run_rows([0.8, 0.8], label="Global"), run_rows([0.8, 0.8], label="Global", clients=5))
+    study = study_of(runs, seeds=[0, 1])
+    printed = reference({"method": "global", "partition": "", "clients": ""})
+    wide = spec(columns=["dataset", "clients"], where={"scheme": ["louvain"]})
+    assert [row.verdict for row in compare(study, wide, printed)] == ["match"]
+
+
+def test_two_labels_of_one_method_both_stand_beside_it():
+    runs = frame(
+        run_rows([0.8, 0.8], label="mu=.1", method="fedprox"), run_rows([0.7, 0.7], label="mu=1", method="fedprox")
+    )
+    rows = compare(study_of(runs, seeds=[0, 1]), spec(), reference({"method": "fedprox"}))
+    assert [(row.place["label"], row.verdict) for row in rows] == [("mu=.1", "match"), ("mu=1", "below")]
+
+
+def test_order_of_methods_is_correlated_without_global():
+    values = {"fedavg": 0.80, "fedprox": 0.81, "moon": 0.79, "feddc": 0.84, "global": 0.9}
+    printed = {"fedavg": 80.0, "fedprox": 81.0, "moon": 79.0, "feddc": 78.0, "global": 95.0}
+    runs = frame(*(run_rows([value, value], label=name, method=name) for name, value in values.items()))
+    table = comparison_table(
+        study_of(runs, seeds=[0, 1]),
+        spec(),
+        reference(*({"method": name, "value": str(value)} for name, value in printed.items())),
+    )
+    # Ours 2 3 1 4, theirs 3 4 2 1: rho = 1 - 6 * (1 + 1 + 1 + 9) / 60 = -0.2; tau = (3 - 3) / 6 = 0.
+    assert "Order of 4 methods on cora, louvain, 10 clients: Spearman -0.20, Kendall 0.00." in table.notes
+
+
+def test_summary_line():
+    runs = frame(run_rows([0.8, 0.8]), run_rows([0.5, 0.5], label="moon", method="moon"))
+    printed = reference({"value": "81"}, {"method": "moon"}, {"method": "feddc"})
+    rows = compare(study_of(runs, seeds=[0, 1]), spec(), printed)
+    assert summary(rows) == "3 printed: 1 match, 1 below, 0 above, 1 not run; median absolute difference 15.5 points."
+
+
+def test_all_formats_and_footnotes():
+    runs = frame(run_rows([0.8, 0.8]), run_rows([0.6, 0.6], label="Local"))
+    study = study_of(runs, seeds=[0, 1])
+    table = comparison_table(study, spec(), reference({"note": "a_note|50%"}))
+    assert "80.0 ± 0.5 \\[1\\]" in to_markdown(table)
+    assert "\\[1\\] a\\_note\\|50%" in to_markdown(table)
+    assert r"[1] a\_note|50\%".replace("|", r"\textbar{}") in to_latex(table)
+    assert 'class="match"' in to_html(table)
+    assert "Without a printed number: Local." in table.notes
+    (row,) = csv.DictReader(io.StringIO(to_csv(table)))
+    assert (row["verdict"], row["note"], row["method"]) == ("match", "a_note|50%", "fedavg")
+    assert float(row["difference"]) == pytest.approx(0.0)
+
+
+def test_unknown_tables_and_broken_files_are_named(tmp_path):
+    study = study_of(frame(run_rows([0.8])), seeds=[0])
+    with pytest.raises(ConfigError, match="the file has no table '9'"):
+        compare(study, table_spec(reference={"table": "9"}), reference({}))
+    with pytest.raises(ConfigError, match="Did you mean 'dataset'"):
+        compare(study, table_spec(reference={"table": "1", "where": {"dataste": "cora"}}), reference({}))
+    with pytest.raises(StorageError, match="cannot be read as a reference file"):
+        load_reference(tmp_path / "none.csv")
+    (tmp_path / "half.csv").write_text("paper,table\nx,1\n")
+    with pytest.raises(StorageError, match="lacks the column task, dataset"):
+        load_reference(tmp_path / "half.csv")
+
+
+def test_the_shipped_reference_holds_table_3(pytestconfig):
+    shipped = load_reference(pytestconfig.rootpath / "workflow" / "studies" / "reference" / "fedgta.csv")
+    wanted = table_spec(reference={"table": "3", "where": {"backbone": ["gcn"], "dataset": ["cora"]}})
+    values = {row.method: row.value for row in printed_numbers(shipped, wanted)}
+    assert values["fedavg"] == 80.7
+    assert values["global"] == 84.6
+    assert values["fedgta"] == 82.1
+    assert len(values) == 8

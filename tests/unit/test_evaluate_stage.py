@@ -1,0 +1,132 @@
+"""The evaluate stage from files to files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fglbench.errors import StorageError
+from fglbench.stages.evaluate import evaluate
+from fglbench.storage import hash_file, read_json, write_json, write_npz
+
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+NODES = np.array([0, 3, 4, 1, 2, 5])  # client 0 has nodes 0, 3, 4; client 1 has 1, 2, 5
+ROLE = np.array([1, 3, 3, 2, 3, 0], dtype=np.int8)
+
+
+def make_run(root: Path, seed: int = 0, outcome: dict | None = None) -> tuple[Path, Path, Path]:
+    graph, split, train = root / "graph", root / "split", root / "train"
+    write_npz(graph / "graph.npz", {"labels": LABELS, "edges": np.zeros((2, 0), np.int64)})
+    write_npz(split / f"seed{seed}" / "split.npz", {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE})
+    folder = train / f"seed{seed}"
+    right = LABELS[NODES].astype(np.int32)
+    worse = right.copy()
+    worse[1] = 2  # a test node of client 0
+    arrays = {"val": worse, "last": right, "test": right}
+    write_npz(folder / "predictions.npz", arrays | {f"{name}_round": np.int64(i) for i, name in enumerate(arrays)})
+    run = {
+        "cell": "cell-1",
+        "outcome": outcome or {"state": "ok", "round": None, "reason": None},
+        "bytes_up": 12,
+        "bytes_down": 34,
+        "train_seconds": 1.25 + seed,
+        "host": "somewhere",
+        "files": {"predictions.npz": hash_file(folder / "predictions.npz")},
+    }
+    write_json(folder / "run.json", run)
+    return train, split, graph
+
+
+def test_readings_and_roles(tmp_path):
+    evaluate(*make_run(tmp_path), [0], tmp_path / "out")
+    metrics = read_json(tmp_path / "out" / "seed0" / "metrics.json")
+    assert metrics["cell"] == "cell-1"
+    assert (metrics["bytes_up"], metrics["bytes_down"]) == (12, 34)
+    assert {name: reading["round"] for name, reading in metrics["readings"].items()} == {"val": 0, "last": 1, "test": 2}
+    chosen = metrics["readings"]["val"]
+    assert chosen["test"]["accuracy"]["clients"] == [0.5, 1.0]
+    assert chosen["test"]["accuracy"]["pooled"] == pytest.approx(2 / 3)
+    assert chosen["test"]["accuracy"]["macro"] == 0.75
+    assert chosen["val"]["accuracy"] == {
+        "pooled": 1.0,
+        "macro": 1.0,
+        "clients": [None, 1.0],
+        "evaluated": 1,
+        "of": 2,
+        "nodes": 1,
+    }
+    assert chosen["train"]["accuracy"]["nodes"] == 1
+    assert metrics["readings"]["last"]["test"]["accuracy"]["pooled"] == 1.0
+
+
+def test_equal_predictions_give_equal_bytes_without_timings(tmp_path):
+    first = make_run(tmp_path / "a")
+    second = make_run(tmp_path / "b")
+    run = read_json(second[0] / "seed0" / "run.json")
+    write_json(second[0] / "seed0" / "run.json", run | {"train_seconds": 99.0, "host": "elsewhere"})
+    evaluate(*first, [0], tmp_path / "out-a")
+    evaluate(*second, [0], tmp_path / "out-b")
+    one, other = ((tmp_path / f"out-{name}" / "seed0" / "metrics.json").read_bytes() for name in "ab")
+    assert one == other
+    assert b"seconds" not in one
+    assert b"host" not in one
+
+
+def test_a_run_that_did_not_end_well_has_no_readings(tmp_path):
+    outcome = {"state": "diverged", "round": 4, "reason": "loss is not finite"}
+    train, split, graph = make_run(tmp_path, outcome=outcome)
+    (train / "seed0" / "predictions.npz").unlink()
+    evaluate(train, split, graph, [0], tmp_path / "out")
+    metrics = json.loads((tmp_path / "out" / "seed0" / "metrics.json").read_text())
+    assert metrics["outcome"] == outcome
+    assert metrics["readings"] == {}
+
+
+def test_altered_predictions_are_refused_by_name(tmp_path):
+    train, split, graph = make_run(tmp_path)
+    path = train / "seed0" / "predictions.npz"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match=r"seed0/predictions\.npz does not match its checksum.*train stage again"):
+        evaluate(train, split, graph, [0], tmp_path / "out")
+    assert not (tmp_path / "out" / "seed0" / "metrics.json").exists()
+
+
+def test_missing_predictions_are_refused_by_name(tmp_path):
+    train, split, graph = make_run(tmp_path)
+    (train / "seed0" / "predictions.npz").unlink()
+    with pytest.raises(StorageError, match=r"predictions\.npz is missing although run\.json says 'ok'"):
+        evaluate(train, split, graph, [0], tmp_path / "out")
+
+
+def test_a_split_of_another_size_is_refused(tmp_path):
+    train, split, graph = make_run(tmp_path)
+    write_npz(split / "seed0" / "split.npz", {"nodes": NODES[:5], "ptr": np.array([0, 3, 5]), "role": ROLE[:5]})
+    with pytest.raises(StorageError, match="'val' has 6 nodes, but the split has 5"):
+        evaluate(train, split, graph, [0], tmp_path / "out")
+    write_npz(split / "seed0" / "split.npz", {"nodes": NODES + 1, "ptr": np.array([0, 3, 6]), "role": ROLE})
+    with pytest.raises(StorageError, match="names node 6, but the graph has 6 nodes"):
+        evaluate(train, split, graph, [0], tmp_path / "out")
+
+
+def test_several_seeds_each_get_a_file(tmp_path):
+    make_run(tmp_path, seed=0)
+    train, split, graph = make_run(tmp_path, seed=3)
+    evaluate(train, split, graph, [0, 3], tmp_path / "out")
+    assert sorted(path.parent.name for path in tmp_path.glob("out/*/metrics.json")) == ["seed0", "seed3"]
+
+
+def test_evaluation_and_reporting_import_no_torch():
+    modules = "fglbench.stages.evaluate, fglbench.stages.tables, fglbench.stages.figures, fglbench.stages.report"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
+
+
+def test_file_names_are_known_without_pandas():
+    code = "import sys, fglbench.reporting.names; sys.exit(bool({'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0

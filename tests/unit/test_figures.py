@@ -1,0 +1,142 @@
+"""Figures: what is drawn, and that equal records give equal files."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+from synthetic_records import full_study, write_study
+
+from fglbench.errors import ConfigError
+from fglbench.reporting.figures import KINDS, draw
+from fglbench.reporting.names import figure_files
+from fglbench.reporting.palette import COLOURS, styles
+from fglbench.stages.figures import make_figures
+
+
+def spec(kind: str, **changes) -> dict:
+    return {"name": kind, "kind": kind, "title": "A title", "where": {"scheme": ["louvain"]}} | changes
+
+
+def texts(figure) -> str:
+    return " ".join(text.get_text() for text in figure.findobj(lambda item: hasattr(item, "get_text")))
+
+
+def line(axes, label):
+    return next(item for item in axes.get_lines() if item.get_label() == label)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return full_study()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_panel_per_problem_with_titles(study, kind):
+    figure = draw(study, spec(kind))
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert len(titles) == (2 if kind == "accuracy_by_clients" else 4)
+    assert titles[0].startswith("cora, louvain")
+    assert figure.get_suptitle() == "A title"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_record_gives_a_note_instead_of_a_crash(study, kind):
+    figure = draw(study, spec(kind, where={"dataset": ["pubmed"]}))
+    assert "to draw for dataset: ['pubmed']" in texts(figure)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_study_without_any_record_of_training_gives_notes(study, kind):
+    none = pd.DataFrame()
+    assert "to draw" in texts(draw(replace(study, runs=study.runs[:0], curves=none, partitions=none), spec(kind)))
+
+
+def test_per_round_shows_mean_and_sample_deviation(study):
+    axes = draw(study, spec("accuracy_per_round")).axes[0]
+    curves = study.curves
+    rows = curves[(curves["dataset"] == "cora") & (curves["scheme"] == "louvain") & (curves["clients"] == 5)]
+    values = (
+        rows[rows["label"] == "FedAvg"].pivot(index="seed", columns="round", values="test_accuracy").to_numpy() * 100
+    )
+    drawn = line(axes, "FedAvg")
+    assert drawn.get_xdata().tolist() == list(range(1, 31))
+    np.testing.assert_allclose(drawn.get_ydata(), values.mean(axis=0))
+    place = [item.get_label() for item in axes.get_lines()].index("FedAvg")
+    vertices = axes.collections[place].get_paths()[0].vertices
+    band = vertices[np.isclose(vertices[:, 0], 30)][:, 1]
+    spread = values[:, -1].std(ddof=1)
+    assert band.min() == pytest.approx(values[:, -1].mean() - spread)
+    assert band.max() == pytest.approx(values[:, -1].mean() + spread)
+
+
+def test_per_second_interpolates_within_what_all_seeds_cover(study):
+    axes = draw(study, spec("accuracy_per_second")).axes[0]
+    times = line(axes, "FedAvg").get_xdata()
+    # Rounds take 0.05, 0.06 and 0.07 s: the slowest seed starts last, the fastest ends first.
+    assert times[0] == pytest.approx(0.07)
+    assert times[-1] == pytest.approx(30 * 0.05)
+
+
+def test_devices_are_separate_lines_in_seconds_only(study):
+    runs = study.runs.copy()
+    runs.loc[runs["label"] == "Local", "device"] = "cuda"
+    mixed = replace(study, runs=runs)
+    assert "Local [cuda]" in texts(draw(mixed, spec("accuracy_per_second")))
+    assert "[cuda]" not in texts(draw(mixed, spec("accuracy_per_round")))
+
+
+def test_incomplete_cells_are_not_drawn(study):
+    panel = draw(study, spec("accuracy_per_round")).axes[3]
+    assert panel.get_title() == "citeseer, louvain, 10 clients"
+    assert [item.get_label() for item in panel.get_lines()] == ["Global", "Local", "FedAvg"]
+
+
+def test_methods_that_send_nothing_are_lines(study):
+    axes = draw(study, spec("bytes_by_accuracy")).axes[0]
+    assert axes.get_xscale() == "log"
+    assert "Local (sends nothing)" in axes.get_legend_handles_labels()[1]
+    silent = draw(study, spec("bytes_by_accuracy", where={"label": ["Local"], "dataset": ["cora"]})).axes[0]
+    assert silent.get_xscale() == "linear"
+
+
+def test_heatmap_shows_the_first_seed(study):
+    axes = draw(study, spec("label_heatmap")).axes[0]
+    image = axes.get_images()[0].get_array()
+    rows = study.partitions
+    first = rows[
+        (rows["dataset"] == "cora") & (rows["scheme"] == "louvain") & (rows["clients"] == 5) & (rows["seed"] == 0)
+    ]
+    assert image.tolist() == [list(counts) for counts in first["classes"]]
+    assert "seed 0" in axes.get_title()
+
+
+def test_a_label_keeps_its_colour_in_every_figure(study):
+    colours = set()
+    for kind in ("accuracy_per_round", "accuracy_per_second"):
+        for where in ({}, {"label": ["FedAvg"]}, {"dataset": ["citeseer"]}):
+            colours.add(line(draw(study, spec(kind, where=where)).axes[0], "FedAvg").get_color())
+    assert colours == {COLOURS[2]}
+
+
+def test_more_methods_than_colours_stay_apart():
+    found = styles([str(number) for number in range(20)], ["gcn", "sgc"])
+    assert len(set(found.values())) == 40
+    assert len({to_rgb(colour) for colour in COLOURS}) == len(COLOURS)
+
+
+def test_unknown_kinds_are_refused_with_the_closest(study):
+    with pytest.raises(ConfigError, match="Did you mean 'label_heatmap'"):
+        draw(study, spec("label_heatmapp"))
+
+
+def test_the_stage_writes_exactly_the_promised_files_with_equal_bytes(tmp_path):
+    study = full_study(datasets=("cora",), schemes=("louvain",))
+    write_study(study, tmp_path / "study")
+    make_figures(tmp_path / "study", tmp_path / "one")
+    make_figures(tmp_path / "study", tmp_path / "two")
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == sorted(figure_files(study.settings))
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name

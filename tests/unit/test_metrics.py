@@ -1,0 +1,73 @@
+"""Scores against hand-worked numbers and scikit-learn."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, f1_score
+
+from fglbench.evaluation.metrics import scores
+
+
+def test_hand_worked_scores_of_three_clients():
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    predicted = np.array([0, 1, 1, 1, 0, 0])
+    ptr = np.array([0, 4, 4, 6])  # four nodes, none, two nodes
+    result = scores(predicted, labels, ptr, np.ones(6, dtype=bool))
+    accuracy = result["accuracy"]
+    assert accuracy["pooled"] == 0.5
+    assert accuracy["clients"] == [0.75, None, 0.0]
+    assert accuracy["macro"] == 0.375
+    assert (accuracy["evaluated"], accuracy["of"], accuracy["nodes"]) == (2, 3, 6)
+    # Client 0: class 0 has TP 1, FN 1: 2/3; class 1 has TP 2, FP 1: 4/5.
+    assert result["f1_macro"]["clients"][0] == pytest.approx((2 / 3 + 4 / 5) / 2)
+    # Client 2 has label 2 and prediction 0: both classes count, both with 0.
+    assert result["f1_macro"]["clients"][2] == 0.0
+    # All: class 0 TP 1, FN 1, FP 2: 2/5; class 1: 4/5; class 2: 0.
+    assert result["f1_macro"]["pooled"] == pytest.approx((0.4 + 0.8 + 0.0) / 3)
+    assert result["f1_micro"] == accuracy
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_equal_scikit_learn(seed):
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 40, size=6)
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
+    labels = random.integers(-1, 7, size=ptr[-1])
+    predicted = random.integers(0, 9, size=ptr[-1])
+    tested = random.random(ptr[-1]) < 0.5
+    result = scores(predicted, labels, ptr, tested)
+    scored = tested & (labels >= 0)
+    for client, (start, end) in enumerate(pairwise(ptr)):
+        mask = scored[start:end]
+        truth, guess = labels[start:end][mask], predicted[start:end][mask]
+        if not len(truth):
+            assert result["accuracy"]["clients"][client] is None
+            continue
+        assert result["accuracy"]["clients"][client] == pytest.approx(accuracy_score(truth, guess))
+        assert result["f1_micro"]["clients"][client] == pytest.approx(f1_score(truth, guess, average="micro"))
+        macro = f1_score(truth, guess, average="macro", zero_division=0)
+        assert result["f1_macro"]["clients"][client] == pytest.approx(macro)
+    truth, guess = labels[scored], predicted[scored]
+    assert result["accuracy"]["pooled"] == pytest.approx(accuracy_score(truth, guess))
+    assert result["f1_macro"]["pooled"] == pytest.approx(f1_score(truth, guess, average="macro", zero_division=0))
+
+
+def test_nodes_without_label_and_untested_nodes_count_nowhere():
+    labels = np.array([-1, 0, 1])
+    result = scores(np.array([0, 0, 0]), labels, np.array([0, 3]), np.array([True, True, False]))
+    assert result["accuracy"]["nodes"] == 1
+    assert result["accuracy"]["pooled"] == 1.0
+
+
+def test_no_tested_node_gives_none_not_nan():
+    result = scores(np.zeros(3, int), np.zeros(3, int), np.array([0, 1, 3]), np.zeros(3, dtype=bool))
+    for metric in ("accuracy", "f1_micro", "f1_macro"):
+        assert result[metric] == {
+            "pooled": None,
+            "macro": None,
+            "clients": [None, None],
+            "evaluated": 0,
+            "of": 2,
+            "nodes": 0,
+        }

@@ -1,0 +1,148 @@
+"""The report page: complete, self-contained, escaped, and readable in a real browser."""
+
+import re
+from dataclasses import replace
+
+import browser
+import pytest
+from synthetic_records import frame, full_study, run_rows, study_of, write_study
+
+from fglbench.errors import StorageError
+from fglbench.reporting.html import outcome_counts
+from fglbench.reporting.partitions import partition_table
+from fglbench.stages.figures import make_figures
+from fglbench.stages.report import make_report
+from fglbench.stages.tables import make_tables
+
+WIDTHS = (1280, 400)
+OVERFLOW = """(() => [...document.querySelectorAll('main *')].filter(element =>
+    !element.closest('.scroll, .zoom, pre') &&
+    element.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+).map(element => element.outerHTML.slice(0, 80)))()"""
+SMALLEST_TEXT = """Math.min(...[...document.querySelectorAll('table *, p, li, dd, dt, figcaption')].map(
+    element => parseFloat(getComputedStyle(element).fontSize)))"""
+# After scrolling each table to its right end: the row heads' distance from the table's left edge, and their width.
+HEADS = """(() => [...document.querySelectorAll('.scroll')].map(box => {
+    box.scrollLeft = box.scrollWidth;
+    const head = box.querySelector('tbody th.head').getBoundingClientRect();
+    const found = {scrolled: box.scrollLeft, offset: head.left - box.getBoundingClientRect().left, width: head.width,
+                   height: head.height};
+    box.scrollLeft = 0;
+    return found;
+}))()"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, pytestconfig):
+    root = tmp_path_factory.mktemp("report")
+    study = full_study()
+    write_study(study, root / "study")
+    make_tables(root / "study", root / "tables", pytestconfig.rootpath / "workflow" / "studies" / "reference")
+    make_figures(root / "study", root / "figures")
+    make_report(root / "study", root / "tables", root / "figures", root / "report.html")
+    return root / "report.html"
+
+
+def test_the_page_holds_everything(page):
+    text = page.read_text(encoding="utf-8")
+    for words in (
+        "A small study of federated methods",
+        "Made-up numbers.",
+        "Main results: ours and printed",
+        "94 ok",
+        "2 diverged",
+        "Sizes, missing links and label distributions",
+        "split.train",
+        "local_epochs",
+        "made-up, 2 cores",
+        "Everything the study asked for",
+    ):
+        assert words in text, words
+    assert text.count('src="data:image/png;base64,') == 5
+    assert all(len(alt) > 20 for alt in re.findall(r'<img[^>]* alt="([^"]*)"', text))
+
+
+def test_the_page_asks_for_nothing(page):
+    text = page.read_text(encoding="utf-8")
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
+    assert "<script" not in text
+    assert not re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', text)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_titles_and_labels_are_text(tmp_path):
+    hostile = "<script>alert(1)</script>"
+    study = study_of(
+        frame(run_rows([0.8], label=hostile)), seeds=[0], title=hostile, notes=hostile, training={hostile: 1}
+    )
+    study = replace(study, partitions=full_study().partitions, curves=full_study().curves)
+    table = {"name": "main", "title": hostile, "rows": ["label"], "columns": ["dataset"], "metric": "accuracy"}
+    study.settings["tables"] = [table]
+    write_study(study, tmp_path / "study")
+    make_tables(tmp_path / "study", tmp_path / "tables", tmp_path)
+    make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;alert(1)") >= 6
+
+
+def test_missing_pieces_are_named(tmp_path):
+    write_study(full_study(), tmp_path / "study")
+    with pytest.raises(StorageError, match=r"main\.html cannot be read.*tables stage"):
+        make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_run_in_several_columns_counts_once():
+    runs = frame(run_rows([0.9, 0.9], label="Global"), run_rows([0.9, 0.9], label="Global", clients=5))
+    runs["cell"] = "the same"
+    assert outcome_counts(runs) == [("ok", 2)]
+
+
+def test_partition_statistics():
+    study = full_study(datasets=("cora",), schemes=("louvain",), seeds=3)
+    study.partitions.loc[(study.partitions["client"] == 0) & (study.partitions["seed"] == 0), "test"] = 0
+    table = partition_table(study)
+    assert [row[-1] for row in table.rows] == ["5 clients", "10 clients"]
+    sizes, edges, cut, share, distance, empty = (cell.text for cell in table.cells[0])
+    assert sizes == "540 / 540 / 540"
+    assert edges == "5400 ± 0"
+    assert cut == "401 ± 1"
+    assert share == "6.9 ± 0.0"
+    assert distance == "0.410 ± 0.010"
+    assert empty == "1 test"
+
+
+def test_a_study_in_which_nothing_was_partitioned(tmp_path):
+    outcome = {"outcome": "not_run", "outcome_round": float("nan"), "reason": None}
+    study = study_of(frame(run_rows(None, outcomes={0: outcome})), seeds=[0])
+    write_study(study, tmp_path / "study")
+    make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "1 not run" in text
+    assert 'id="partitions"' not in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "a browser is installed")
+def test_the_page_is_readable_in_a_browser(page, tmp_path):
+    with browser.browser(tmp_path / "profile") as window:
+        for width in WIDTHS:
+            window.resize(width, 900)
+            window.open(page)
+            assert window.console() == [], "the console has messages"
+            outside = [address for address in window.requests() if not address.startswith(("file:", "data:"))]
+            assert outside == []
+            assert window.ask("document.documentElement.clientWidth") > 0.9 * width
+            assert window.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+            assert window.ask(OVERFLOW) == []
+            assert window.ask(SMALLEST_TEXT) >= 12
+            heads = window.ask(HEADS)
+            assert len(heads) == 4
+            for head in heads:
+                assert -1 <= head["offset"] <= 2, "the first column leaves when the table is scrolled"
+                assert 40 <= head["width"] <= width / 2
+                assert head["height"] < 60, "the first column is too narrow for its text"
+            assert window.ask("[...document.images].every(image => image.complete && image.naturalWidth > 500)")
+        assert any(head["scrolled"] > 0 for head in heads), "no table was wide enough to scroll at 400 pixels"

@@ -1,0 +1,80 @@
+"""Statistics against hand-worked numbers and scipy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fglbench.evaluation.statistics import (
+    average_ranks,
+    critical_difference,
+    friedman,
+    paired_differences,
+    pooled_deviation,
+    rank_correlation,
+    ranks,
+    summarise,
+)
+
+
+def test_sample_deviation_divides_by_n_minus_one():
+    summary = summarise([1.0, 2.0, 4.0])
+    assert summary.mean == pytest.approx(7 / 3)
+    assert summary.std == pytest.approx(math.sqrt(7 / 3))
+    assert summary.n == 3
+
+
+def test_one_value_has_no_deviation():
+    assert summarise([0.5]).std is None
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
+def test_what_is_no_number_is_refused(values):
+    with pytest.raises(ValueError, match="finite"):
+        summarise(values)
+
+
+def test_paired_differences_use_shared_seeds_only():
+    summary = paired_differences({0: 3.0, 1: 5.0, 2: 9.0}, {1: 4.0, 0: 1.0, 7: 0.0})
+    assert summary is not None
+    assert (summary.mean, summary.n) == (1.5, 2)
+    assert summary.std == pytest.approx(math.sqrt(0.5))
+    assert paired_differences({0: 1.0}, {1: 1.0}) is None
+
+
+def test_pooled_deviation_weighs_by_degrees_of_freedom():
+    assert pooled_deviation([(1.0, 5), (2.0, 9)]) == pytest.approx(math.sqrt((4 * 1 + 8 * 4) / 12))
+    assert pooled_deviation([(1.0, None), (2.0, 9)]) == pytest.approx(math.sqrt(2.5))
+    assert pooled_deviation([(None, 1), (2.0, 9)]) == 2.0
+    assert pooled_deviation([(None, 1)]) == 0.0
+
+
+def test_ranks_start_at_the_best_and_ties_share():
+    values = np.array([[90.0, 80.0, 80.0, 70.0], [1.0, 2.0, 3.0, 4.0]])
+    assert ranks(values, "higher").tolist() == [[1, 2.5, 2.5, 4], [4, 3, 2, 1]]
+    assert ranks(values, "lower")[0].tolist() == [4, 2.5, 2.5, 1]
+    assert average_ranks(values, "higher").tolist() == [2.5, 2.75, 2.25, 2.5]
+
+
+def test_friedman_equals_scipy_and_knows_its_limits():
+    values = np.random.default_rng(0).random((6, 4))
+    expected = stats.friedmanchisquare(*values.T)
+    assert friedman(values) == pytest.approx((expected.statistic, expected.pvalue))
+    assert friedman(values[:, :2]) is None
+    assert friedman(np.ones((6, 4))) is None
+
+
+def test_critical_difference_of_the_published_table():
+    # Demsar 2006, table 5: q at 0.05 is 2.728 for five methods; his example with 4 methods on 14 sets gives 1.25.
+    assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
+    assert critical_difference(5, 1) == pytest.approx(2.728 * math.sqrt(5), abs=0.002)
+
+
+def test_rank_correlation():
+    result = rank_correlation([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0])
+    assert result is not None
+    assert result.spearman == pytest.approx(0.8)
+    assert result.kendall == pytest.approx(4 / 6)
+    assert rank_correlation([1.0, 2.0], [1.0, 2.0]) is None
+    assert rank_correlation([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None

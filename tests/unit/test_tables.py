@@ -1,0 +1,325 @@
+"""Tables: which cells are averaged, which are best, what is printed, and what is escaped."""
+
+import csv
+import io
+import re
+
+import pytest
+from synthetic_records import frame, full_study, run_rows, study_of, table_spec, write_study
+
+from fglbench.errors import ConfigError, StorageError
+from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.names import table_files
+from fglbench.reporting.outcomes import OUTCOMES
+from fglbench.reporting.records import load_study
+from fglbench.reporting.render import escape_latex, escape_markdown, fragment, to_csv, to_html, to_latex, to_markdown
+from fglbench.reporting.tables import build_table
+from fglbench.reporting.terminal import to_text
+from fglbench.stages.tables import make_tables
+
+HOSTILE = 'a|b*c`d_e%f&g#h$i{j}k~l^m\\n<o>"p", q'
+
+
+def by_label(table: Table, column: int = 0) -> dict[str, Cell]:
+    return {row[-1]: cells[column] for row, cells in zip(table.rows, table.cells, strict=True)}
+
+
+def failing(state: str, **more: object) -> dict[str, object]:
+    return {"outcome": state, "outcome_round": more.get("outcome_round", float("nan")), "reason": more.get("reason")}
+
+
+def test_mean_and_sample_deviation_in_percent():
+    study = study_of(frame(run_rows([0.80, 0.82, 0.87])), seeds=[0, 1, 2])
+    cell = by_label(build_table(study, table_spec()))["FedAvg"]
+    assert cell.text == "83.0 ± 3.6"
+    assert cell.mean == pytest.approx(83.0)
+    assert cell.std == pytest.approx(3.605551275)
+    assert (cell.n, cell.state) == (3, "ok")
+
+
+def test_one_seed_prints_no_deviation():
+    table = build_table(study_of(frame(run_rows([0.8])), seeds=[0]), table_spec())
+    assert by_label(table)["FedAvg"].text == "80.0"
+    assert "one seed (n = 1)" in table.caption[0]
+    assert "±" not in to_markdown(table)
+
+
+def test_split_reading_and_mean_are_chosen_and_said():
+    study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])
+    last = build_table(study, table_spec(reading="last", mean="macro"))
+    assert by_label(last)["FedAvg"].mean == pytest.approx(76.0)
+    caption = " ".join(last.caption)
+    assert "Last round" in caption
+    assert "macro (plain mean over the clients" in caption
+    assert "Protocol: evaluate aggregated" in caption
+    assert "Best-on-test" in " ".join(build_table(study, table_spec(reading="test")).caption)
+
+
+def test_seeds_that_differ_between_cells_are_printed_in_each():
+    runs = frame(run_rows([0.8, 0.8], label="FedAvg"), run_rows([0.7, 0.7, 0.7], label="Local"))
+    table = build_table(study_of(runs), table_spec())
+    assert by_label(table)["FedAvg"].text == "80.0 ± 0.0 (2)"
+    assert by_label(table)["Local"].text == "70.0 ± 0.0 (3)"
+    assert "(n) in each cell" in table.caption[0]
+
+
+def test_ties_as_printed_share_the_mark():
+    runs = frame(
+        run_rows([0.8001, 0.8001], label="A"),
+        run_rows([0.8004, 0.8004], label="B"),  # prints 80.0 as well
+        run_rows([0.7990, 0.7990], label="C"),
+        run_rows([0.79904, 0.79904], label="D"),
+        run_rows([0.5, 0.5], label="E"),
+    )
+    cells = by_label(build_table(study_of(runs, seeds=[0, 1]), table_spec()))
+    assert [name for name, cell in cells.items() if cell.best] == ["A", "B"]
+    assert [name for name, cell in cells.items() if cell.second] == ["C", "D"]
+
+
+def test_lower_is_better_for_times_and_a_table_may_say_otherwise():
+    runs = frame(run_rows([0.8, 0.8], label="A", seconds=3.0), run_rows([0.8, 0.8], label="B", seconds=9.0))
+    study = study_of(runs, seeds=[0, 1])
+    assert by_label(build_table(study, table_spec(metric="train_seconds")))["A"].best
+    assert by_label(build_table(study, table_spec(metric="train_seconds", better="higher")))["B"].best
+    rounds = by_label(build_table(study, table_spec(metric="selected_round")))
+    assert not any(cell.best or cell.second for cell in rounds.values())
+
+
+def test_global_is_printed_but_does_not_compete():
+    runs = frame(run_rows([0.9, 0.9], label="Global"), run_rows([0.8, 0.8]), run_rows([0.7, 0.7], label="Local"))
+    table = build_table(study_of(runs, seeds=[0, 1]), table_spec())
+    cells = by_label(table)
+    assert cells["Global"].text == "90.0 ± 0.0"
+    assert not cells["Global"].best
+    assert cells["FedAvg"].best
+    assert cells["Local"].second
+    assert "upper bound, not marked" in " ".join(table.caption)
+
+
+def test_a_lone_method_is_not_marked():
+    table = build_table(study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1]), table_spec())
+    assert not by_label(table)["FedAvg"].best
+    assert "bold" not in " ".join(table.caption)
+
+
+def test_methods_compete_within_a_dataset_when_datasets_are_rows():
+    runs = frame(
+        run_rows([0.9, 0.9], label="A"),
+        run_rows([0.8, 0.8], label="B"),
+        run_rows([0.3, 0.3], label="A", dataset="citeseer"),
+        run_rows([0.4, 0.4], label="B", dataset="citeseer"),
+    )
+    table = build_table(study_of(runs, seeds=[0, 1]), table_spec(rows=["dataset"], columns=["label"]))
+    assert table.rows == [("citeseer",), ("cora",)]
+    assert [[cell.best for cell in row] for row in table.cells] == [[False, True], [True, False]]
+
+
+@pytest.mark.parametrize("state", ["diverged", "oom", "timeout", "failed", "not_applicable", "not_run"])
+def test_every_outcome_has_its_symbol_and_legend(state):
+    runs = frame(
+        run_rows([0.8, 0.8]), run_rows(None, label="X", outcomes={0: failing(state), 1: failing(state, reason="why")})
+    )
+    table = build_table(study_of(runs, seeds=[0, 1]), table_spec())
+    cell = by_label(table)["X"]
+    assert cell.text == OUTCOMES[state].symbol
+    assert cell.mean is None
+    assert (OUTCOMES[state].symbol, OUTCOMES[state].meaning) in table.legend
+    assert "(why)" in cell.detail
+    assert by_label(table)["FedAvg"].best
+
+
+def test_symbols_are_distinct():
+    assert len({outcome.symbol for outcome in OUTCOMES.values()}) == len(OUTCOMES)
+
+
+def test_a_partly_failed_cell_says_k_of_n_and_is_not_best():
+    diverged = failing("diverged", outcome_round=6.0, reason="loss is not finite")
+    runs = frame(run_rows([0.8] * 3), run_rows({0: 0.99, 2: 0.99}, label="X", outcomes={1: diverged}))
+    table = build_table(study_of(runs, seeds=[0, 1, 2]), table_spec())
+    cell = by_label(table)["X"]
+    assert cell.text == "2 of 3 †"
+    assert cell.mean is None
+    assert not cell.best
+    assert by_label(table)["FedAvg"].best
+    assert "seed 1: diverged in round 7 (loss is not finite)" in cell.detail
+    assert any(symbol == "k of n:" for symbol, _ in table.legend)
+
+
+def test_seeds_without_a_record_count_as_not_run():
+    table = build_table(study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1, 2, 3]), table_spec())
+    assert by_label(table)["FedAvg"].text == "2 of 4 ○"
+
+
+def test_a_method_without_a_dataset_is_not_run_there():
+    runs = frame(run_rows([0.8]), run_rows([0.8], label="X"), run_rows([0.7], label="X", dataset="citeseer"))
+    table = build_table(study_of(runs, seeds=[0], order={"dataset": ["cora", "citeseer"]}), table_spec())
+    assert table.columns == [("cora",), ("citeseer",)]
+    assert by_label(table, column=1)["FedAvg"].text == "○"
+
+
+def test_a_score_that_no_client_has_is_no_number():
+    runs = frame(run_rows([0.8, 0.8]))
+    runs.loc[(runs["seed"] == 0) & (runs["metric"] == "accuracy"), "value"] = float("nan")
+    table = build_table(study_of(runs, seeds=[0, 1]), table_spec())
+    assert by_label(table)["FedAvg"].text == "1 of 2 ∅"
+
+
+def test_times_of_different_devices_are_neither_averaged_nor_compared():
+    runs = frame(
+        run_rows({0: 0.8}, label="A", device="cpu"),
+        run_rows({1: 0.8}, label="A", device="cuda"),
+        run_rows([0.8, 0.8], label="B", device="cpu", seconds=9.0),
+        run_rows([0.8, 0.8], label="C", device="cuda", seconds=1.0),
+    )
+    table = build_table(study_of(runs, seeds=[0, 1]), table_spec(metric="train_seconds"))
+    cells = by_label(table)
+    assert cells["A"].text == "≠"
+    assert not cells["B"].second
+    assert not cells["C"].best
+    assert "Device: cpu; cpu, cuda; cuda." in table.caption
+    assert by_label(build_table(study_of(runs, seeds=[0, 1]), table_spec()))["A"].text == "80.0 ± 0.0"
+
+
+def test_clients_without_nodes_are_said():
+    table = build_table(study_of(frame(run_rows([0.8, 0.8], evaluated=9)), seeds=[0, 1]), table_spec())
+    assert "cora: 9 of 10 clients evaluated." in table.notes
+
+
+def test_order_is_the_study_s():
+    order = {"label": ["Local", "Global", "FedAvg"], "dataset": ["cora", "citeseer"]}
+    runs = frame(*(run_rows([0.5], label=label) for label in ("FedAvg", "Extra", "Global", "Local")))
+    table = build_table(study_of(runs, seeds=[0], order=order), table_spec(rows=["label"]))
+    assert [row[0] for row in table.rows] == ["Local", "Global", "FedAvg", "Extra"]
+
+
+def test_ranks_and_paired_leads_are_noted():
+    table = build_table(full_study(), table_spec(rows=["label"], columns=["dataset", "scheme", "clients"], where={}))
+    assert any(note.startswith("Average rank over 6 columns: ") and "Nemenyi" in note for note in table.notes)
+    runs = frame(run_rows([0.8, 0.9], label="A"), run_rows([0.7, 0.82], label="B"))
+    notes = build_table(study_of(runs, seeds=[0, 1]), table_spec()).notes
+    assert "Best minus second, paired by seed: cora +9.0 ± 1.4." in notes
+
+
+def test_mixed_cells_are_refused_with_the_way_out():
+    runs = frame(run_rows([0.8]), run_rows([0.8], scheme="metis"))
+    with pytest.raises(ConfigError, match=r"one cell would mix several values of scheme \(scheme: louvain, metis\)"):
+        build_table(study_of(runs, seeds=[0]), table_spec(where={}))
+
+
+def test_one_label_for_two_settings_is_refused():
+    other = run_rows([0.7])
+    for row in other:
+        row["cell"] = "another"
+    with pytest.raises(ConfigError, match="share the label 'FedAvg'"):
+        build_table(study_of(frame(run_rows([0.8]), other), seeds=[0]), table_spec())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rows": ["labell"]}, "Did you mean 'label'"),
+        ({"metric": "acuracy"}, "Did you mean 'accuracy'"),
+        ({"where": {"shceme": ["louvain"]}}, "Did you mean 'scheme'"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_closest(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        build_table(study_of(frame(run_rows([0.8])), seeds=[0]), table_spec(**changes))
+
+
+def test_a_filter_without_records_gives_an_empty_table_that_says_so():
+    table = build_table(study_of(frame(run_rows([0.8])), seeds=[0]), table_spec(where={"dataset": ["pubmed"]}))
+    assert table.rows == []
+    assert "No record matches" in table.notes[0]
+    assert "No record matches" in to_markdown(table) + to_latex(table)
+    assert to_csv(table) == "backbone,method\n"
+
+
+def test_markdown_marks_and_shape():
+    text = to_markdown(build_table(full_study(), table_spec()))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert lines[0] == "| backbone | method | cora | citeseer |"
+    assert len(lines) == 6
+    assert len(re.findall(r"\*\*\d\d\.\d ± \d\.\d\*\*", text)) == 2
+    assert len(re.findall(r"<u>\d\d\.\d ± \d\.\d</u>", text)) == 2
+
+
+def test_escaping_of_markdown_and_latex():
+    assert escape_markdown("a|b*c`d_e<f>&\ng") == r"a\|b\*c\`d\_e&lt;f&gt;&amp; g"
+    assert escape_markdown("\\[x]~$") == r"\\\[x\]\~\$"
+    assert escape_latex("%_&#${}~^\\") == r"\%\_\&\#\$\{\}\textasciitilde{}\textasciicircum{}\textbackslash{}"
+    assert escape_latex("80 ± 1 †\n") == r"80 $\pm$ 1 \dag{}"
+    assert escape_latex("".join(outcome.symbol for outcome in OUTCOMES.values())).isascii()
+
+
+@pytest.fixture
+def hostile() -> Table:
+    runs = frame(run_rows([0.8, 0.8], label=HOSTILE), run_rows([0.7, 0.7], label="two\nlines"))
+    return build_table(study_of(runs, seeds=[0, 1]), table_spec(title=HOSTILE))
+
+
+def test_hostile_labels_survive_csv(hostile):
+    rows = list(csv.DictReader(io.StringIO(to_csv(hostile))))
+    assert [row["label"] for row in rows] == [HOSTILE, "two\nlines"]
+    assert float(rows[0]["cora"]) == pytest.approx(80.0)
+    assert (rows[0]["cora n"], rows[0]["cora outcome"]) == ("2", "ok")
+
+
+def test_hostile_labels_keep_the_markdown_grid(hostile):
+    lines = [line for line in to_markdown(hostile).splitlines() if line.startswith("|")]
+    assert len(lines) == 4
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
+    assert r"a\|b\*c\`d\_e" in lines[2]
+
+
+def test_hostile_labels_keep_latex_balanced(hostile):
+    text = to_latex(hostile)
+    bare = re.sub(r"\\[\\{}%_&#$]", "", text)
+    assert bare.count("{") == bare.count("}")
+    row = next(line for line in text.splitlines() if line.startswith("gcn & a"))
+    assert len(re.findall(r"(?<!\\)&", row)) == 2
+    assert r"\%f\&g\#h\$i\{j\}k\textasciitilde{}l\textasciicircum{}m\textbackslash{}n" in row
+
+
+def test_hostile_labels_stay_text_in_html(hostile):
+    page = to_html(hostile)
+    assert "<o>" not in page
+    assert "&lt;o&gt;" in fragment(page)
+    assert fragment(page).strip().startswith('<div class="table"')
+
+
+def test_html_spans_shared_heads():
+    spec = table_spec(rows=["label"], columns=["dataset", "scheme", "clients"], where={})
+    page = to_html(build_table(full_study(), spec))
+    assert page.count('colspan="4"') == 2
+    assert page.count('colspan="2"') == 4
+    assert r"\multicolumn{4}{c}{cora}" in to_latex(build_table(full_study(), spec))
+
+
+def test_terminal_text_shows_all_cells(hostile):
+    text = to_text(build_table(full_study(), table_spec()), width=100)
+    assert "2 of 3 †" in text
+    assert "FedProx" in text
+    assert HOSTILE in to_text(hostile, width=160)
+
+
+def test_the_stage_writes_exactly_the_promised_files(tmp_path, reference_folder):
+    study = full_study()
+    write_study(study, tmp_path / "study")
+    make_tables(tmp_path / "study", tmp_path / "tables", reference_folder)
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == sorted(table_files(study.settings))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
+    make_tables(tmp_path / "study", tmp_path / "tables", reference_folder)
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
+
+
+def test_a_missing_record_file_is_named(tmp_path):
+    write_study(full_study(), tmp_path)
+    (tmp_path / "curves.parquet").unlink()
+    with pytest.raises(StorageError, match=r"curves\.parquet cannot be read.*collect stage"):
+        load_study(tmp_path)
+
+
+@pytest.fixture
+def reference_folder(pytestconfig):
+    return pytestconfig.rootpath / "workflow" / "studies" / "reference"
