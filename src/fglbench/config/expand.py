@@ -1,0 +1,149 @@
+"""Expands a study into cells: every combination, fully resolved, with the path of each stage."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from fglbench import registry
+from fglbench.config.identity import (
+    ENGINE_VERSION,
+    PREPROCESS_VERSION,
+    SPLIT_VERSION,
+    Cell,
+    Part,
+    slug,
+)
+from fglbench.config.load import component_settings, labels
+from fglbench.config.schema import Entry, Protocol, Study, Training
+from fglbench.datasets import catalogue
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a table shows a cell. A centralised cell has a placement in every column it belongs to."""
+
+    dataset: str
+    scheme: str
+    clients: int
+    method: str
+    backbone: str
+    label: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """All placements of a study, and the distinct cells behind them."""
+
+    study: Study
+    placements: list[Placement]
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The distinct cells, in order of first placement."""
+        return list({(p.cell.folder("train")): p.cell for p in self.placements}.values())
+
+    @cached_property
+    def order(self) -> dict[str, list[Any]]:
+        """The values of every axis in the order of the study, for tables and figures."""
+        study = self.study
+        return {
+            "dataset": labels(study.datasets),
+            "scheme": labels(study.partitions),
+            "clients": study.clients,
+            "method": list(dict.fromkeys(entry.name for entry in study.methods)),
+            "backbone": labels(study.backbones),
+            "label": labels(study.methods),
+        }
+
+
+def seed_list(study: Study) -> list[int]:
+    """`seeds: 3` means 0, 1, 2."""
+    return list(range(study.seeds)) if isinstance(study.seeds, int) else list(study.seeds)
+
+
+def expand(study: Study) -> Expansion:
+    """All placements of a validated study: datasets x schemes x client counts x backbones x methods x seeds."""
+    protocol = study.protocol
+    seeds = seed_list(study)
+    datasets = [(label, dataset_part(entry)) for label, entry in _labelled(study.datasets)]
+    backbones = [(label, entry) for label, entry in _labelled(study.backbones)]
+    methods = [(label, entry, _centralised(entry)) for label, entry in _labelled(study.methods)]
+    trained = {
+        (label, backbone): method_part(entry, backbone_entry, study.training, protocol)
+        for (label, entry, _), (backbone, backbone_entry) in product(methods, backbones)
+    }
+    prepared = {backbone: prepared_part(entry, study.training, protocol) for backbone, entry in backbones}
+    placements = []
+    for dataset, dataset_spec in datasets:
+        whole = partition_part(dataset_spec, Entry(name="whole"), 1, protocol)
+        for (scheme, scheme_entry), clients in product(_labelled(study.partitions), study.clients):
+            part = partition_part(dataset_spec, scheme_entry, clients, protocol)
+            for (backbone, _), (label, entry, central) in product(backbones, methods):
+                trained_part = trained[label, backbone]
+                for seed in seeds:
+                    cell = Cell(dataset_spec, whole if central else part, prepared[backbone], trained_part, seed)
+                    placements.append(Placement(dataset, scheme, clients, entry.name, backbone, label, cell))
+    return Expansion(study, placements)
+
+
+def _labelled(entries: list[Entry]) -> Iterable[tuple[str, Entry]]:
+    return zip(labels(entries), entries, strict=True)
+
+
+def _centralised(entry: Entry) -> bool:
+    return bool(registry.declaration("method", entry.name).constants.get("CENTRALISED", False))
+
+
+def dataset_part(entry: Entry) -> Part:
+    """The dataset's segment: its bare name where it has no settings, so that paths stay readable."""
+    settings = component_settings("dataset", entry).model_dump()
+    spec = {"name": entry.name, "version": catalogue.get(entry.name).version, "settings": settings}
+    return Part(slug(entry.name, spec) if settings else entry.name, spec)
+
+
+def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol) -> Part:
+    """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split."""
+    spec = {
+        "dataset": dataset.spec,
+        "scheme": entry.name,
+        "version": registry.declaration("scheme", entry.name).version,
+        "settings": component_settings("scheme", entry).model_dump(),
+        "clients": clients,
+        "split": protocol.split.model_dump(),
+        "split_version": SPLIT_VERSION,
+    }
+    return Part(slug(f"{entry.name}-k{clients}", spec), spec)
+
+
+def _backbone_settings(entry: Entry, training: Training) -> Any:
+    return component_settings("backbone", entry, {"hidden": training.hidden, "dropout": training.dropout})
+
+
+def prepared_part(entry: Entry, training: Training, protocol: Protocol) -> Part:
+    """What preprocessing makes: shared by all backbones that need the same."""
+    needs = _backbone_settings(entry, training).prepared()
+    spec = {**needs, "features": protocol.features, "version": PREPROCESS_VERSION}
+    return Part(slug(f"{protocol.features}-hops{needs['hops']}", spec), spec)
+
+
+def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
+    """The method's segment: method, backbone, training and what is scored."""
+    spec = {
+        "method": entry.name,
+        "version": registry.declaration("method", entry.name).version,
+        "settings": component_settings("method", entry).model_dump(),
+        "backbone": {
+            "name": backbone.name,
+            "version": registry.declaration("backbone", backbone.name).version,
+            "settings": _backbone_settings(backbone, training).model_dump(),
+        },
+        "prepared": prepared_part(backbone, training, protocol).spec,
+        "training": training.model_dump(exclude={"hidden", "dropout"}),
+        "evaluate": protocol.evaluate,
+        "mean": protocol.mean,
+        "engine_version": ENGINE_VERSION,
+    }
+    return Part(slug(f"{entry.name}-{backbone.name}", spec), spec)

@@ -1,0 +1,91 @@
+"""Identity: what of a setting decides a number, and the path that follows from it.
+
+A specification is a plain mapping of fully resolved settings and versions; a slug is a readable label with a short
+hash of it. Labels of users are no part of either, so two studies that ask for the same cell share it.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fglbench.storage import fingerprint
+
+Spec = dict[str, Any]
+
+SPLIT_VERSION = 1
+PREPROCESS_VERSION = 1
+ENGINE_VERSION = 1
+EVALUATE_VERSION = 1
+"""Raised when the numbers of that stage change; part of every hash that depends on it."""
+
+
+def slug(label: str, spec: Spec) -> str:
+    """`label-hash`: at most 60 characters of the label, in lower-case letters, digits, dots, `+` and dashes."""
+    readable = re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.")[:60]
+    return f"{readable}-{fingerprint(spec)}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One segment of a cell's path: its slug and its specification."""
+
+    slug: str
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: dataset x partition x method x seed, each fully resolved.
+
+    Attributes:
+        dataset: name, version, settings.
+        partition: scheme, version, settings, clients, split.
+        prepared: what preprocessing makes for the backbone.
+        method: method, backbone, training, evaluation.
+        seed: the cell's seed.
+    """
+
+    dataset: Part
+    partition: Part
+    prepared: Part
+    method: Part
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits over everything that decides the cell's numbers."""
+        return fingerprint(
+            {
+                "dataset": self.dataset.spec,
+                "partition": self.partition.spec,
+                "prepared": self.prepared.spec,
+                "method": self.method.spec,
+                "seed": self.seed,
+            },
+            digits=16,
+        )
+
+    def folder(self, stage: str) -> str:
+        """The cell's folder below `results/`, for a stage of split, preprocess, train and evaluate."""
+        last = {"split": "", "preprocess": f"{self.prepared.slug}/"}.get(stage, f"{self.method.slug}/")
+        return f"{stage}/{self.dataset.slug}/{self.partition.slug}/{last}seed{self.seed}"
+
+
+def seed_ranges(seeds: list[int]) -> str:
+    """Names a set of seeds in a path: [0, 1, 2, 5] -> "0-2+5"."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][1] + 1:
+            runs[-1][1] = seed
+        else:
+            runs.append([seed, seed])
+    return "+".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def seeds_of(text: str) -> list[int]:
+    """The inverse of `seed_ranges`."""
+    seeds: list[int] = []
+    for run in text.split("+"):
+        first, _, last = run.partition("-")
+        seeds.extend(range(int(first), int(last or first) + 1))
+    return seeds

@@ -1,0 +1,101 @@
+"""The reference pages of the configuration, generated from its types.
+
+`python -m fglbench.config.reference docs` rewrites `configuration.md` and `config.schema.json`; a test fails when they
+differ from what the types say.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from fglbench.config.schema import Config
+from fglbench.storage import write_text
+
+_HEAD = """# Configuration
+
+Every key of `config.yaml`, of a file given by `snakemake --configfile`, and of the study files in `workflow/studies/`
+(which hold what is to be run and shown, not where data lies or how jobs run). This page is generated from
+`src/fglbench/config/schema.py`; `config.schema.json` beside it is the same as JSON Schema, for editors.
+
+A file given by `--configfile` replaces the shipped one; single keys can be set on the command line
+(`--config device=cpu`). Unknown keys are refused, and all problems are reported at once, before any job.
+
+A component is given by its name or as a mapping with its settings and a label:
+
+```yaml
+methods:
+  - fedavg
+  - {name: fedprox, mu: 0.1, label: "FedProx mu=.1"}
+```
+
+Numbers in scientific notation need a dot and a sign for YAML to read them as numbers: `1.0e-3`, not `1e-3`.
+"""
+
+
+def markdown() -> str:
+    """The page as Markdown: a table of keys per section."""
+    sections: list[tuple[str, type[BaseModel]]] = [("Top level", Config)]
+    parts = [_HEAD]
+    for title, model in sections:
+        parts.append(f"\n## {title}\n\n{(model.__doc__ or '').strip()}\n\n| key | type | default | meaning |\n|---|---|---|---|")
+        for name, field in model.model_fields.items():
+            nested = _section(field.annotation)
+            if nested and nested.__name__ != "Entry" and all(nested is not known for _, known in sections):
+                sections.append((f"`{name}`", nested))
+            default = "required" if field.is_required() else _default(field.default, nested)
+            parts.append(f"| `{name}` | {_type(field.annotation)} | {default} | {field.description} |")
+    return "\n".join(parts) + "\n"
+
+
+def json_schema() -> str:
+    """The JSON Schema of a configuration file."""
+    return json.dumps(Config.model_json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _section(part))), None)
+
+
+def _default(value: Any, nested: type[BaseModel] | None) -> str:
+    if isinstance(value, BaseModel) or (nested and nested.__name__ != "Entry" and value):
+        return "see below"
+    if isinstance(value, list):
+        value = [item.name if isinstance(item, BaseModel) else item for item in value]
+    return f"`{json.dumps(value)}`"
+
+
+def _type(annotation: Any) -> str:
+    nested = _section(annotation)
+    if nested is not None:
+        listed = "list" in str(annotation)
+        return {True: f"list of {nested.__name__.lower()}s", False: nested.__name__.lower()}[listed].replace("entrys", "entries")
+    text = str(annotation)
+    if text.startswith("dict"):
+        return "mapping of axes or columns to values"
+    if text == "int | list[int]":
+        return "integer or list of integers"
+    if "Literal" in text:
+        choices = [str(choice) for choice in _choices(annotation)]
+        return ("list of " if text.startswith("list") else "") + ", ".join(choices)
+    for name, plain in (("list[int]", "list of integers"), ("bool", "true or false"), ("float", "number"), ("int", "integer")):
+        if name in text:
+            return plain + (" or null" if "None" in text else "")
+    return ("list of text" if text.startswith("list") else "text") + (" or null" if "None" in text else "")
+
+
+def _choices(annotation: Any) -> list[Any]:
+    inner = get_args(annotation)
+    if inner and all(isinstance(choice, str) for choice in inner):
+        return list(inner)
+    return [choice for part in inner for choice in _choices(part)]
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    write_text(folder / "configuration.md", markdown())
+    write_text(folder / "config.schema.json", json_schema())

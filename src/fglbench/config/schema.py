@@ -1,0 +1,173 @@
+"""The typed sections of a configuration; the JSON Schema in `docs/` is generated from them.
+
+A configuration is a study (what to run and what to show) plus where data lies and how jobs run. A study file in
+`workflow/studies/` holds the first part alone.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from fglbench.partition.split import SplitSettings
+from fglbench.settings import Section
+
+
+def _entry(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Entry(Section):
+    """A component by name, or a mapping with its settings: `{name: fedprox, mu: 0.01, label: "FedProx mu=.01"}`."""
+
+    model_config = {"extra": "allow", "strict": True, "frozen": True}
+
+    name: str = Field(description="Name of the component.")
+    label: str | None = Field(None, min_length=1, max_length=60, description="How tables and figures call it.")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The component's own settings given here; the rest are its defaults."""
+        return dict(self.model_extra or {})
+
+
+Entries = Annotated[list[Annotated[Entry, BeforeValidator(_entry)]], Field(min_length=1)]
+
+
+class Training(Section):
+    """How clients train."""
+
+    rounds: int = Field(100, ge=1, description="Communication rounds.")
+    local_epochs: int = Field(3, ge=1, description="Passes over its training nodes that a client makes in a round.")
+    hidden: int | None = Field(None, ge=1, description="Hidden width of all backbones; null: each backbone's default.")
+    dropout: float | None = Field(None, ge=0, lt=1, description="Dropout of all backbones; null: their defaults.")
+    lr: float = Field(0.01, gt=0, description="Learning rate of the local optimiser.")
+    weight_decay: float = Field(0.0005, ge=0, description="L2 penalty added to the gradient.")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="Local optimiser.")
+    optimiser_state: Literal["kept", "reset"] = Field("kept", description="Its moments over rounds: kept or reset.")
+    participation: float = Field(1.0, gt=0, le=1, description="Fraction of clients drawn for a round, at least one.")
+
+
+class Protocol(Section):
+    """What is measured and how; a table's caption says it."""
+
+    split: SplitSettings = Field(SplitSettings(), description="Roles of the nodes.")
+    features: Literal["raw", "row"] = Field("raw", description="Features as published, or each row divided by its sum.")
+    evaluate: Literal["aggregated", "trained"] = Field(
+        "aggregated", description="Score parameters after the server's step, or after local training."
+    )
+    reading: Literal["val", "last", "test"] = Field(
+        "val", description="Round shown: best validation accuracy, last, or best on test (marked)."
+    )
+    mean: Literal["pooled", "macro"] = Field(
+        "pooled", description="Mean over clients, for selection and tables: weighted by nodes, or plain."
+    )
+
+
+class Reference(Section):
+    """Which printed table a table is compared with."""
+
+    table: str = Field(description="The table's number in the paper.")
+    where: dict[str, str | int | list[str | int]] = Field(
+        {}, description="Further columns of the CSV, and the values that rows must have there."
+    )
+    exact: bool = Field(False, description="Compare `-lcc` datasets only with rows of that very name.")
+
+
+Axis = Literal["dataset", "scheme", "clients", "method", "backbone", "label"]
+
+
+class Table(Section):
+    """One table of a study."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,60}$")] = Field(description="File name.")
+    title: str = Field(description="First sentence of the caption.")
+    rows: list[Axis] = Field(["backbone", "label"], min_length=1, description="What distinguishes rows.")
+    columns: list[Axis] = Field(["dataset", "scheme", "clients"], min_length=1, description="And columns.")
+    metric: str = Field("accuracy", description="accuracy, f1_micro, f1_macro, train_seconds, bytes_up, ...")
+    split: Literal["train", "val", "test"] = Field("test", description="Nodes scored.")
+    where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
+    digits: int = Field(1, ge=0, le=6, description="Decimals printed.")
+    percent: bool | None = Field(None, description="Print in percent; null: scores are.")
+    better: Literal["higher", "lower"] | None = Field(None, description="Direction; null: by the metric.")
+    reference: Reference | None = Field(None, description="The printed table to compare with.")
+
+
+FigureKind = Literal[
+    "accuracy_per_round", "accuracy_per_second", "accuracy_by_clients", "label_heatmap", "bytes_by_accuracy"
+]
+
+
+class Figure(Section):
+    """One figure of a study."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,60}$")] = Field(description="File name.")
+    kind: FigureKind = Field(description="What is drawn.")
+    title: str = Field(description="Title.")
+    where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
+
+
+class Study(Section):
+    """A named set of cells with its tables and figures."""
+
+    title: str = Field("Federated graph learning benchmark", description="Heading of the report.")
+    notes: str = Field("", description="Shown in the report: what is open, what was tried.")
+    datasets: Entries = Field(description="Datasets.")
+    partitions: Entries = Field(description="Partition schemes.")
+    clients: list[int] = Field(min_length=1, description="Client counts.")
+    methods: Entries = Field(description="Methods.")
+    backbones: Entries = Field([Entry(name="gcn")], description="Local models.")
+    seeds: int | list[int] = Field(3, description="Number of seeds, counted from 0, or a list of seeds.")
+    training: Training = Field(Training(), description="How clients train.")
+    protocol: Protocol = Field(Protocol(), description="What is measured.")
+    reference: str | None = Field(None, description="CSV of printed numbers in workflow/studies/reference/.")
+    tables: list[Table] = Field(
+        [Table(name="accuracy", title="Test accuracy in percent.")], description="Tables to render."
+    )
+    figures: list[Figure] = Field(
+        [
+            Figure(name="accuracy-per-round", kind="accuracy_per_round", title="Test accuracy per round"),
+            Figure(name="accuracy-per-second", kind="accuracy_per_second", title="Test accuracy per training second"),
+            Figure(name="accuracy-by-clients", kind="accuracy_by_clients", title="Test accuracy by number of clients"),
+            Figure(name="label-heatmap", kind="label_heatmap", title="Labels per client"),
+            Figure(name="bytes-by-accuracy", kind="bytes_by_accuracy", title="Communication against test accuracy"),
+        ],
+        description="Figures to render.",
+    )
+
+
+class Data(Section):
+    """Where data comes from."""
+
+    mirror: str | None = Field(None, description="Folder laid out like the raw folders of PyG; null: FGLBENCH_MIRROR.")
+
+
+class Tracking(Section):
+    """MLflow."""
+
+    enabled: bool = Field(True, description="Import finished runs into MLflow.")
+    uri: str | None = Field(None, description="Tracking URI; null: MLFLOW_TRACKING_URI, else SQLite under results/.")
+    experiment: str | None = Field(None, description="Experiment; null: the study's name.")
+
+
+class Jobs(Section):
+    """How jobs run; changes no number."""
+
+    seeds_per_job: int = Field(5, ge=1, le=50, description="Seeds of a cell that share one process.")
+    chunk_clients: int | None = Field(None, ge=1, description="Clients trained at once; null: by memory_mb.")
+    memory_mb: int | None = Field(None, ge=64, description="Memory a job may use for client chunks; null: no limit.")
+    train_mem_mb: int = Field(4000, ge=100, description="Memory that a training job asks of the scheduler.")
+    train_runtime_min: int = Field(120, ge=1, description="Minutes that a training job asks of the scheduler.")
+
+
+class Config(Study):
+    """The shipped `config.yaml` and every file given by `--configfile`."""
+
+    studies: list[str] = Field([], description="Names of study files to run besides the grid above.")
+    data: Data = Field(Data(), description="Where data comes from.")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU where there is one.")
+    tracking: Tracking = Field(Tracking(), description="MLflow.")
+    jobs: Jobs = Field(Jobs(), description="How jobs run.")
+    components: list[str] = Field([], description="Folders with your own methods, backbones and partition schemes.")
+    results: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] = Field(
+        "results", description="Folder for everything that is made, below the working directory."
+    )

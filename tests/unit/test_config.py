@@ -1,0 +1,119 @@
+"""Configurations: what is accepted, and that everything wrong is said at once, with the way out."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fglbench.config.load import load_config, load_study, read_yaml
+from fglbench.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+GIVEN = """
+datasets: [cora, citeseer]
+partitions: [louvain, metis]
+clients: [5, 10]
+methods: [global, local, fedavg, fedprox]
+backbones: [gcn]
+seeds: 3
+training: {rounds: 100, local_epochs: 3, hidden: 64, lr: 0.01, weight_decay: 0.0005, dropout: 0.5}
+"""
+
+
+def problems(**changes) -> list[str]:
+    values = {**yaml.safe_load(GIVEN), **changes}
+    with pytest.raises(ConfigError) as caught:
+        load_config(values, "my.yaml", ROOT / "workflow" / "studies")
+    return caught.value.problems
+
+
+def test_the_documented_configuration_is_valid(tmp_path):
+    config = load_config({**yaml.safe_load(GIVEN), "data": {"mirror": str(tmp_path)}})
+    assert [entry.name for entry in config.methods] == ["global", "local", "fedavg", "fedprox"]
+    assert config.training.optimiser == "adam"
+
+
+def test_the_shipped_configuration_is_valid_and_needs_no_network():
+    from fglbench.datasets import catalogue
+
+    config = load_config(read_yaml(ROOT / "config.yaml"), studies=ROOT / "workflow" / "studies")
+    assert not any(catalogue.get(entry.name).needs_files for entry in config.datasets)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "workflow" / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_studies_are_valid(path):
+    load_study(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"method": ["local"]}, "my.yaml: method: unknown key. Did you mean 'methods'?"),
+        ({"training": {"learning_rte": 1}}, "my.yaml: training.learning_rte: unknown key."),
+        ({"training": {"epochs": 3}}, "my.yaml: training.epochs: unknown key. Did you mean 'local_epochs'?"),
+        ({"datasets": ["corra"]}, "my.yaml: datasets[0]: 'corra' is not a dataset. Did you mean 'cora'?"),
+        ({"methods": ["local", "fedproxx"]}, "my.yaml: methods[1]: 'fedproxx' is not a method. Did you mean 'fedprox'?"),
+        ({"partitions": ["louvan"]}, "my.yaml: partitions[0]: 'louvan' is not a scheme. Did you mean 'louvain'?"),
+        ({"backbones": ["gnc"]}, "my.yaml: backbones[0]: 'gnc' is not a backbone. Did you mean 'gcn'?"),
+        ({"partitions": ["whole"]}, "my.yaml: partitions[0]: 'whole' is what centralised methods use"),
+        ({"clients": [0]}, "my.yaml: clients[0]: 0: a federation has at least 1 client."),
+        ({"clients": [3000]}, "my.yaml: clients[0]: 3000 clients cannot share the 2708 nodes of 'cora'."),
+        ({"clients": []}, "my.yaml: clients: the list is empty"),
+        ({"methods": []}, "my.yaml: methods: the list is empty"),
+        ({"clients": [5, 5]}, "my.yaml: clients: 5 is listed 2 times."),
+        ({"methods": ["local", "local"]}, "my.yaml: methods: 'local' is listed 2 times."),
+        (
+            {"methods": [{"name": "fedprox", "mu": 0.1, "label": "x"}, {"name": "fedprox", "label": "x"}]},
+            "my.yaml: methods: label 'x' is listed 2 times.",
+        ),
+        ({"methods": [{"name": "fedprox", "nu": 1}]}, "my.yaml: methods[0].nu: unknown key. Valid: mu."),
+        ({"methods": [{"name": "fedprox", "mu": -1}]}, "my.yaml: methods[0].mu: -1: input should be greater"),
+        ({"methods": [{"name": "fedprox", "mu": "1e-3"}]}, "my.yaml: methods[0].mu: '1e-3' is text to YAML"),
+        (
+            {"training": yaml.safe_load("lr: 1e-3")},
+            "my.yaml: training.lr: '1e-3' is text to YAML, not a number. Write 0.001 without quotes.",
+        ),
+        ({"training": {"optimiser": "adamm"}}, "my.yaml: training.optimiser: 'adamm' is not valid. Did you mean 'adam'?"),
+        ({"protocol": {"split": {"train": 0.5, "val": 0.4, "test": 0.4}}}, "my.yaml: protocol.split"),
+        ({"seeds": 0}, "my.yaml: seeds: 0 seeds cannot be run"),
+        ({"seeds": [1, 1]}, "my.yaml: seeds: 1 is listed 2 times."),
+        ({"seeds": [-1]}, "my.yaml: seeds[0]: -1 is negative."),
+        ({"studies": ["fedgtaa"]}, "my.yaml: studies[0]: 'fedgtaa' is not a study."),
+        ({"data": {"mirror": "/nowhere/at/all"}}, "my.yaml: data.mirror: '/nowhere/at/all' is not a readable folder"),
+        ({"components": ["/nowhere"]}, "my.yaml: components: '/nowhere' is not a folder."),
+        (
+            {"tables": [{"name": "t", "title": "T", "columns": ["dataset"]}]},
+            "my.yaml: tables[0]: 'scheme' has 2 values in this study",
+        ),
+        (
+            {"tables": [{"name": "t", "title": "T", "where": {"scheme": ["louvan"]}}]},
+            "my.yaml: tables[0].where.scheme: 'louvan' is not in this study. Did you mean 'louvain'?",
+        ),
+        ({"tables": [{"name": "../t", "title": "T"}]}, "my.yaml: tables[0].name"),
+        ({"results": "../elsewhere"}, "my.yaml: results"),
+        ({"results": "/absolute"}, "my.yaml: results"),
+    ],
+)
+def test_a_problem_is_named_with_the_way_out(changes, expected):
+    assert any(problem.startswith(expected) for problem in problems(**changes)), problems(**changes)
+
+
+def test_a_missing_key_says_what_it_is():
+    values = yaml.safe_load(GIVEN)
+    del values["datasets"]
+    with pytest.raises(ConfigError, match=r"config.yaml: datasets: is missing; Datasets\."):
+        load_config(values)
+
+
+def test_all_problems_come_in_one_report():
+    found = problems(datasets=["corra"], clients=[0], methods=["fedproxx", "local", "local"])
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a", "3"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"bad\.yaml"):
+        read_yaml(path)

@@ -1,0 +1,99 @@
+"""Components are found by file name and read without importing what they import."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fglbench import registry
+from fglbench.errors import ComponentError
+
+SOURCE = '''"""A method of a user.
+
+More text.
+"""
+
+import a_module_that_does_not_exist
+
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 3
+TITLE = "Mine"
+
+
+class Settings(ComponentSettings):
+    beta: float = Field(0.5, ge=0, description="Something.")
+
+
+class Method(base.Method):
+    pass
+'''
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_extra_folders", [])
+    yield tmp_path
+    monkeypatch.undo()
+    registry._files.cache_clear()
+    registry.declaration.cache_clear()
+
+
+def test_shipped_components_are_found():
+    assert {"global", "local", "fedavg", "fedprox", "fedper"} <= set(registry.names("method"))
+    assert {"mlp", "gcn", "sgc"} <= set(registry.names("backbone"))
+    assert {"louvain", "metis", "random", "dirichlet"} <= set(registry.names("scheme"))
+
+
+def test_a_users_file_is_read_without_its_imports(folder):
+    (folder / "my_method_plus.py").write_text(SOURCE)
+    registry.use_folders([folder])
+    declared = registry.declaration("method", "my-method+")
+    assert declared.version == 3
+    assert declared.constants["TITLE"] == "Mine"
+    assert declared.summary == "A method of a user."
+    assert declared.settings().beta == 0.5
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_does_not_exist"):
+        registry.module("method", "my-method+")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("VERSION = 3", "VERSION = version()"), "no integer 'VERSION'"),
+        (("class Settings", "class Other"), "no class 'Settings"),
+        (("Field(0.5", "Field(torch.pi"), "uses 'torch'"),
+    ],
+)
+def test_broken_declarations_are_named(folder, change, message):
+    (folder / "broken.py").write_text(SOURCE.replace(*change))
+    registry.use_folders([folder])
+    with pytest.raises(ComponentError, match=message):
+        registry.declaration("method", "broken")
+
+
+def test_a_second_file_of_one_name_is_refused(folder):
+    (folder / "fedavg.py").write_text(SOURCE)
+    registry.use_folders([folder])
+    with pytest.raises(ComponentError, match="exists already"):
+        registry.names("method")
+
+
+def test_an_unknown_name_gets_the_closest():
+    with pytest.raises(ComponentError, match="'fedproxx' is not a method. Did you mean 'fedprox'?"):
+        registry.declaration("method", "fedproxx")
+
+
+def test_reading_all_declarations_imports_neither_torch_nor_mlflow():
+    code = (
+        "import sys\n"
+        "from fglbench import registry\n"
+        "for kind in registry.KINDS:\n"
+        "    for name in registry.names(kind):\n"
+        "        registry.declaration(kind, name)\n"
+        "import fglbench.config.plan\n"
+        "print(sorted({'torch', 'mlflow', 'torch_geometric', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
