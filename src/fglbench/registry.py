@@ -19,7 +19,7 @@ from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
 from fglbench.settings import ComponentSettings
 
-KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition"}
+KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes"}
 _NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
 
@@ -48,7 +48,7 @@ class Declaration:
 
 
 def use_folders(folders: list[Path]) -> None:
-    """Adds users' own component folders (each with `methods/`, `backbones/` or `partition/` inside, or flat method
+    """Adds users' own component folders (each with `methods/`, `backbones/` or `partition/schemes/` inside, or flat method
     files)."""
     for folder in folders:
         if folder not in _extra_folders:
@@ -129,8 +129,9 @@ def module(kind: str, name: str) -> ModuleType:
         ComponentError: no such component. An error inside the file is not caught: a broken component stops the run.
     """
     path = declaration(kind, name).path
-    if path.parent.parent == Path(__file__).parent:
-        return importlib.import_module(f"fglbench.{path.parent.name}.{path.stem}")
+    package = Path(__file__).parent
+    if path.is_relative_to(package):
+        return importlib.import_module(".".join(("fglbench", *path.relative_to(package).with_suffix("").parts)))
     qualified = f"fglbench_user.{kind}.{path.stem}"
     spec = importlib.util.spec_from_file_location(qualified, path)
     if spec is None or spec.loader is None:

@@ -111,7 +111,9 @@ def test_labels_tell_entries_apart():
     assert labels(entries) == ["fedavg", "fedprox mu=0.1", "fedprox mu=1.0"]
 
 
-@pytest.mark.parametrize(("seeds", "text"), [([0, 1, 2], "0-2"), ([4], "4"), ([0, 2, 3, 7], "0+2-3+7"), ([3, 1], "1+3")])
+@pytest.mark.parametrize(
+    ("seeds", "text"), [([0, 1, 2], "0-2"), ([4], "4"), ([0, 2, 3, 7], "0+2-3+7"), ([3, 1], "1+3")]
+)
 def test_seed_ranges_are_reversible(seeds, text):
     assert seed_ranges(seeds) == text
     assert seeds_of(text) == sorted(seeds)

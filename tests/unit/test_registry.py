@@ -81,7 +81,7 @@ def test_a_second_file_of_one_name_is_refused(folder):
 
 
 def test_an_unknown_name_gets_the_closest():
-    with pytest.raises(ComponentError, match="'fedproxx' is not a method. Did you mean 'fedprox'?"):
+    with pytest.raises(ComponentError, match=r"'fedproxx' is not a method\. Did you mean 'fedprox'\?"):
         registry.declaration("method", "fedproxx")
 
 

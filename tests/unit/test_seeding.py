@@ -17,10 +17,10 @@ def test_streams_differ_by_seed_name_and_type():
 
 
 def test_the_same_name_gives_the_same_draws_whatever_the_global_state():
-    np.random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
     torch.manual_seed(1)
     first = numpy_stream(3, "x").random(4), torch.rand(4, generator=torch_stream(3, "x"))
-    np.random.seed(2)
+    np.random.seed(2)  # noqa: NPY002
     torch.manual_seed(2)
     second = numpy_stream(3, "x").random(4), torch.rand(4, generator=torch_stream(3, "x"))
     np.testing.assert_array_equal(first[0], second[0])
@@ -29,7 +29,8 @@ def test_the_same_name_gives_the_same_draws_whatever_the_global_state():
 
 def test_two_processes_agree():
     def ask(hash_seed: str) -> str:
-        command = [sys.executable, "-c", "from fglbench.seeding import derive; print(derive(7, 'partition', 'cora', 10))"]
+        program = "from fglbench.seeding import derive; print(derive(7, 'partition', 'cora', 10))"
+        command = [sys.executable, "-c", program]
         return subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True
         ).stdout

@@ -154,7 +154,9 @@ def _table_problems(study: Study) -> list[str]:
             kept = [value for value in known if value in table.where.get(axis, known)]  # type: ignore[call-overload]
             if axis in table.where and not kept:
                 asked = ", ".join(str(value) for value in table.where[axis])  # type: ignore[index]
-                found.append(f"tables[{index}].where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}")
+                found.append(
+                    f"tables[{index}].where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}"
+                )
             elif len(kept) > 1 and axis not in [*table.rows, *table.columns]:
                 found.append(
                     f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's rows "

@@ -40,7 +40,9 @@ def markdown() -> str:
     sections: list[tuple[str, type[BaseModel]]] = [("Top level", Config)]
     parts = [_HEAD]
     for title, model in sections:
-        parts.append(f"\n## {title}\n\n{(model.__doc__ or '').strip()}\n\n| key | type | default | meaning |\n|---|---|---|---|")
+        parts.append(
+            f"\n## {title}\n\n{(model.__doc__ or '').strip()}\n\n| key | type | default | meaning |\n|---|---|---|---|"
+        )
         for name, field in model.model_fields.items():
             nested = _section(field.annotation)
             if nested and nested.__name__ != "Entry" and all(nested is not known for _, known in sections):
@@ -73,7 +75,9 @@ def _type(annotation: Any) -> str:
     nested = _section(annotation)
     if nested is not None:
         listed = "list" in str(annotation)
-        return {True: f"list of {nested.__name__.lower()}s", False: nested.__name__.lower()}[listed].replace("entrys", "entries")
+        return {True: f"list of {nested.__name__.lower()}s", False: nested.__name__.lower()}[listed].replace(
+            "entrys", "entries"
+        )
     text = str(annotation)
     if text.startswith("dict"):
         return "mapping of axes or columns to values"
@@ -82,7 +86,12 @@ def _type(annotation: Any) -> str:
     if "Literal" in text:
         choices = [str(choice) for choice in _choices(annotation)]
         return ("list of " if text.startswith("list") else "") + ", ".join(choices)
-    for name, plain in (("list[int]", "list of integers"), ("bool", "true or false"), ("float", "number"), ("int", "integer")):
+    for name, plain in (
+        ("list[int]", "list of integers"),
+        ("bool", "true or false"),
+        ("float", "number"),
+        ("int", "integer"),
+    ):
         if name in text:
             return plain + (" or null" if "None" in text else "")
     return ("list of text" if text.startswith("list") else "text") + (" or null" if "None" in text else "")

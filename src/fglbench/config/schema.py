@@ -86,6 +86,8 @@ class Table(Section):
     metric: str = Field("accuracy", description="accuracy, f1_micro, f1_macro, train_seconds, bytes_up, ...")
     split: Literal["train", "val", "test"] = Field("test", description="Nodes scored.")
     where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
+    reading: Literal["val", "last", "test"] | None = Field(None, description="Round shown; null: the protocol's.")
+    mean: Literal["pooled", "macro"] | None = Field(None, description="Mean over clients; null: the protocol's.")
     digits: int = Field(1, ge=0, le=6, description="Decimals printed.")
     percent: bool | None = Field(None, description="Print in percent; null: scores are.")
     better: Literal["higher", "lower"] | None = Field(None, description="Direction; null: by the metric.")

@@ -1,0 +1,1 @@
+"""How nodes are given to clients (one file per scheme) and which role each node plays there."""

@@ -1,0 +1,83 @@
+"""The partition card: what a partition and its split look like, in numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from fglbench.datasets.base import Graph
+from fglbench.partition.split import ROLES, clients_without
+from fglbench.partition.subgraph import induced_edges
+
+
+def partition_card(
+    graph: Graph, parts: list[np.ndarray], roles: list[np.ndarray], notes: list[str] | None = None
+) -> dict[str, Any]:
+    """The numbers of a partition, plain values fit for JSON. Edges are undirected.
+
+    Args:
+        graph: the whole graph.
+        parts: global node ids of each client.
+        roles: their roles, aligned.
+        notes: of the scheme.
+
+    Returns:
+        Per client, as lists: `nodes`, `edges` (of the induced subgraph), `isolated` (nodes without an edge there),
+        `classes` (label histogram, one number per class of the dataset), `unlabelled`, `train`, `val`, `test`.
+        Of the whole: `total_nodes`, `total_edges`; `cut_edges` (inside no client: the missing links), so that without
+        shared nodes the clients' edges and the cut edges sum to all edges; `missing_link_share` (cut_edges /
+        total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for train, val and
+        test the clients that have no such node: they do not train, or are not counted in that mean); `notes`.
+    """
+    nodes = np.concatenate(parts)
+    sizes = np.array([len(part) for part in parts], dtype=np.int64)
+    client = np.repeat(np.arange(len(parts)), sizes)
+    adjacency = induced_edges(graph, nodes, np.concatenate([[0], np.cumsum(sizes)]))
+    degree = np.diff(adjacency.indptr)
+    covered = _covered_edges(adjacency, nodes, graph.num_nodes)
+    labels, role = graph.labels[nodes], np.concatenate(roles)
+    labelled = labels >= 0
+    histogram = np.zeros((len(parts), graph.classes), dtype=np.int64)
+    np.add.at(histogram, (client[labelled], labels[labelled]), 1)
+
+    def per_client(which: np.ndarray) -> list[int]:
+        return np.bincount(client[which], minlength=len(parts)).tolist()
+
+    return {
+        "nodes": sizes.tolist(),
+        "edges": (np.bincount(client, weights=degree, minlength=len(parts)).astype(np.int64) // 2).tolist(),
+        "isolated": per_client(degree == 0),
+        "classes": histogram.tolist(),
+        "unlabelled": per_client(~labelled),
+        **{name: per_client(role == code) for name, code in ROLES.items()},
+        "total_nodes": graph.num_nodes,
+        "total_edges": graph.num_edges,
+        "cut_edges": graph.num_edges - covered,
+        "missing_link_share": (graph.num_edges - covered) / graph.num_edges if graph.num_edges else 0.0,
+        "cosine_distance": mean_cosine_distance(histogram),
+        "without": clients_without(roles),
+        "notes": list(notes or []),
+    }
+
+
+def mean_cosine_distance(histogram: np.ndarray) -> float | None:
+    """Mean of 1 - cos over all unordered pairs of clients, of their label histograms.
+
+    Args:
+        histogram: [clients, classes] counts; clients without a labelled node are left out.
+
+    Returns:
+        0 (all alike) to 1 (no class in common); None where fewer than two clients have labels.
+    """
+    rows = histogram[histogram.sum(axis=1) > 0].astype(np.float64)
+    if len(rows) < 2:
+        return None
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosine = (unit @ unit.T)[np.triu_indices(len(rows), 1)]
+    return float(np.clip(1 - cosine, 0, 1).mean())
+
+
+def _covered_edges(adjacency: Any, nodes: np.ndarray, num_nodes: int) -> int:
+    """Undirected edges of the whole graph that lie inside at least one client."""
+    rows = np.repeat(nodes, np.diff(adjacency.indptr))
+    keys = np.sort(rows * num_nodes + nodes[adjacency.indices])  # far faster than np.unique, which hashes
+    return (int((np.diff(keys) > 0).sum()) + min(len(keys), 1)) // 2

@@ -1,0 +1,1 @@
+"""Partition schemes: how nodes are given to clients, one file each."""

@@ -1,0 +1,195 @@
+"""Roles of nodes: which ones a client trains on, which ones select the round, which ones are tested.
+
+A role is fixed once per node of the whole graph, before nodes are handed to clients, so that no client trains on what
+another one tests, even where clients share nodes.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from pydantic import model_validator
+
+from fglbench.errors import PartitionError
+from fglbench.seeding import numpy_stream
+from fglbench.settings import Field, Section
+
+NONE, TRAIN, VAL, TEST = range(4)
+ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
+
+
+class SplitSettings(Section):
+    """How nodes get their roles."""
+
+    kind: Literal["ratios", "public"] = Field(
+        "ratios", description="Drawn per client at the ratios below, or the dataset's own masks."
+    )
+    train: float = Field(0.2, gt=0, le=1, description="Fraction of a client's labelled nodes to train on.")
+    val: float = Field(0.4, ge=0, le=1, description="Fraction to choose the round by.")
+    test: float = Field(0.4, ge=0, le=1, description="Fraction to test.")
+    empty: Literal["keep", "error"] = Field(
+        "keep",
+        description="A client without training, validation or test nodes: kept (it does not train, or is left out of "
+        "that mean, and the partition card names it), or an error.",
+    )
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> "SplitSettings":
+        total = self.train + self.val + self.test
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"train {self.train:g} + val {self.val:g} + test {self.test:g} is {total:g}; it must be 1")
+        return self
+
+
+def assign_roles(
+    labels: np.ndarray,
+    parts: list[np.ndarray],
+    settings: SplitSettings,
+    seed: int,
+    dataset: str,
+    scheme: str,
+    masks: Mapping[str, np.ndarray],
+) -> list[np.ndarray]:
+    """The role of every node of every client.
+
+    With `ratios`, each client's labelled nodes are split on their own (see `draw_roles`). Where clients share nodes, a
+    split per client would contradict itself, so the union of their nodes is split once.
+
+    Args:
+        labels: [num_nodes] int64, -1 = no label; such nodes have no role.
+        parts: global node ids of each client.
+        settings: kind, ratios and policy.
+        seed: the cell's seed.
+        dataset, scheme: parts of the name of the random stream, and of messages.
+        masks: the dataset's official masks, for `public`.
+
+    Returns:
+        one int8 array per client, aligned with its part: 0 none, 1 train, 2 val, 3 test.
+
+    Raises:
+        PartitionError: no masks, contradicting masks, or, under `empty: error`, a client that lacks a role.
+    """
+    if settings.kind == "public":
+        role = _public(labels, masks, dataset)
+    else:
+        role = np.zeros(len(labels), dtype=np.int8)
+        stream = numpy_stream(seed, "split", dataset, scheme, len(parts))
+        times = np.bincount(np.concatenate(parts), minlength=len(labels))
+        for nodes in parts if times.max() == 1 else [np.flatnonzero(times)]:
+            role[nodes] = draw_roles(labels[nodes], (settings.train, settings.val, settings.test), stream)
+    handed = [role[nodes] for nodes in parts]
+    lacking = {name: clients for name, clients in clients_without(handed).items() if clients}
+    if settings.empty == "error" and lacking:
+        found = ", ".join(f"no {name} nodes at clients {clients}" for name, clients in lacking.items())
+        raise PartitionError(
+            f"dataset '{dataset}', scheme '{scheme}', {len(parts)} clients: {found}. Ask for fewer clients, other "
+            "ratios, or the policy 'empty: keep'."
+        )
+    check_roles(np.concatenate(parts), np.concatenate(handed))
+    return handed
+
+
+def clients_without(roles: list[np.ndarray]) -> dict[str, list[int]]:
+    """For each of train, val and test: the clients that have no such node."""
+    return {name: [c for c, role in enumerate(roles) if not (role == code).any()] for name, code in ROLES.items()}
+
+
+def check_roles(nodes: np.ndarray, role: np.ndarray) -> None:
+    """Checks that no node has two roles in two clients.
+
+    Raises:
+        PartitionError: one has; names it.
+    """
+    seen = np.full(int(nodes.max(initial=-1)) + 1, NONE, dtype=role.dtype)
+    seen[nodes] = role
+    if (seen[nodes] != role).any():
+        raise PartitionError(
+            f"node {nodes[seen[nodes] != role][0]} has two roles in two clients. Run the split stage again."
+        )
+
+
+def draw_roles(labels: np.ndarray, ratios: tuple[float, float, float], stream: np.random.Generator) -> np.ndarray:
+    """Splits the labelled nodes of one client, stratified by class.
+
+    The numbers of train, val and test nodes follow the ratios by largest remainder (ties: train, then val). The
+    training nodes are then shared among classes: every class present gets one as long as there are any, rarest class
+    first, the others follow the class sizes by largest remainder. Validation nodes are shared likewise, without the
+    minimum, over what is left of each class; the rest is tested. The stream breaks ties and draws the nodes inside a
+    class.
+
+    Args:
+        labels: [num_nodes of the client], -1 = none.
+        ratios: of train, val and test.
+
+    Returns:
+        [num_nodes of the client] int8 roles.
+    """
+    role = np.zeros(len(labels), dtype=np.int8)
+    labelled = np.flatnonzero(labels >= 0)
+    _, of_class, counts = np.unique(labels[labelled], return_inverse=True, return_counts=True)
+    train_total, val_total, _ = largest_remainder(ratios, len(labelled))
+    ties = stream.permutation(len(counts))
+    train = apportion(counts, train_total, ties, one_each=True)
+    val = apportion(counts - train, val_total, ties)
+    order = np.lexsort((stream.permutation(len(labelled)), of_class))  # class by class, random inside a class
+    of_class = of_class[order]
+    place = np.arange(len(order)) - (np.cumsum(counts) - counts)[of_class]
+    drawn = np.where(place < train[of_class], TRAIN, np.where(place < (train + val)[of_class], VAL, TEST))
+    role[labelled[order]] = drawn
+    return role
+
+
+def largest_remainder(ratios: tuple[float, ...], total: int) -> list[int]:
+    """Whole numbers near ratios x total that sum to total; what rounding leaves goes to the largest fractions, the
+    first of equal ones first."""
+    exact = [round(ratio * total, 9) for ratio in ratios]
+    seats = [int(value) for value in exact]
+    by_fraction = sorted(range(len(ratios)), key=lambda i: (-round(exact[i] - seats[i], 9), i))
+    for index in by_fraction[: total - sum(seats)]:
+        seats[index] += 1
+    return seats
+
+
+def apportion(counts: np.ndarray, total: int, ties: np.ndarray, one_each: bool = False) -> np.ndarray:
+    """Shares `total` seats among classes by size, largest remainder first, at most `counts` each.
+
+    Args:
+        counts: [classes] nodes available.
+        total: at most their sum.
+        ties: [classes] distinct numbers; of equal classes the lower one is served first.
+        one_each: every class with a node gets a seat, rarest first, as far as seats go; the classes furthest above
+            their share pay for it.
+
+    Returns:
+        [classes] int64.
+    """
+    least = np.zeros(len(counts), dtype=np.int64)
+    if one_each:
+        rarest_first = np.lexsort((ties, counts))
+        least[rarest_first[counts[rarest_first] > 0][:total]] = 1
+    size = max(int(counts.sum()), 1)
+    seats = np.maximum(counts * total // size, least)
+    never = size * size + 1
+    while seats.sum() < total:
+        behind = np.where(seats < counts, counts * total - seats * size, -never)
+        seats[np.lexsort((ties, -behind))[0]] += 1
+    while seats.sum() > total:
+        ahead = np.where(seats > least, seats * size - counts * total, -never)
+        seats[np.lexsort((ties, -ahead))[0]] -= 1
+    return seats
+
+
+def _public(labels: np.ndarray, masks: Mapping[str, np.ndarray], dataset: str) -> np.ndarray:
+    if "train" not in masks:
+        raise PartitionError(f"dataset '{dataset}' has no official masks. Use the split kind 'ratios' for it.")
+    role = np.zeros(len(labels), dtype=np.int8)
+    for name, code in ROLES.items():
+        mask = masks.get(name, np.zeros(len(labels), dtype=bool))
+        if (role[mask] != NONE).any():
+            raise PartitionError(
+                f"dataset '{dataset}': {int((role[mask] != NONE).sum())} nodes of the official {name} mask are in "
+                "another mask too. Use the split kind 'ratios' for it."
+            )
+        role[mask] = code
+    role[labels < 0] = NONE
+    return role

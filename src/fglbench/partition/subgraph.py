@@ -1,0 +1,25 @@
+"""The subgraphs that clients hold, as one block-diagonal matrix."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.datasets.base import Graph
+
+
+def induced_edges(graph: Graph, nodes: np.ndarray, ptr: np.ndarray) -> sp.csr_matrix:
+    """Each client's induced subgraph, block-diagonal in stacked positions.
+
+    Args:
+        graph: the whole graph.
+        nodes: [N] global ids, client by client, ascending inside a client; clients may share nodes.
+        ptr: [C + 1]; client c holds positions ptr[c] to ptr[c + 1] - 1.
+
+    Returns:
+        [N, N] float32 CSR of ones, symmetric, sorted indices. Nodes without a neighbour in their client keep an empty
+        row.
+    """
+    adjacency = graph.adjacency()
+    blocks = [adjacency[held][:, held] for held in np.split(nodes, ptr[1:-1])]
+    stacked = sp.csr_matrix(sp.block_diag(blocks, format="csr"))
+    stacked.sort_indices()
+    return stacked

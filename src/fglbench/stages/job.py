@@ -1,0 +1,44 @@
+"""What every job of the workflow does around its stage: log, and say at the end what it made."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fglbench.errors import FglbenchError
+from fglbench.storage import hash_file, write_json
+
+
+@contextmanager
+def logged(path: str | Path) -> Iterator[None]:
+    """Sends everything that this process prints to a log file; a known error also goes to the terminal, exit status 1.
+
+    The redirection is of file descriptors, so that output of libraries and child processes is caught too.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    terminal = os.dup(2)
+    with open(path, "wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    except FglbenchError as error:
+        print(error, file=sys.stderr, flush=True)
+        os.write(terminal, f"{error}\n".encode())
+        sys.exit(1)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def finish(path: Path, made: list[Path]) -> None:
+    """Writes the output of a job that serves several seeds: what it made, with checksums.
+
+    Args:
+        path: `seeds-<range>.json`.
+        made: the file of each seed that is written last, below the folder of `path`.
+    """
+    write_json(path, {str(file.relative_to(path.parent)): hash_file(file) for file in made})

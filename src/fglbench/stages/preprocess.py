@@ -1,0 +1,114 @@
+"""Stage preprocess: the block-diagonal operator and propagated features of a partition, shared by seeds and methods.
+
+A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). Dense features are propagated here once, for
+backbones whose first linear map acts on A^hops X; sparse ones would fill up, so the engine propagates their product
+with the weights instead, which is the same by associativity.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.datasets.base import Graph, features_from, load_graph
+from fglbench.partition.subgraph import induced_edges
+from fglbench.stages.split import load_split
+from fglbench.storage import read_json, read_npz, write_npz
+
+if TYPE_CHECKING:
+    from fglbench.federation.federation import Federation
+
+FILE = "federation.npz"
+
+
+def normalised(adjacency: sp.csr_matrix, r: float) -> sp.csr_matrix:
+    """D^(r-1) (A + I) D^(-r), [N, N] float32 CSR; D are the degrees with self-loops.
+
+    Args:
+        adjacency: [N, N] symmetric, ones, no self-loops.
+        r: kernel coefficient in [0, 1]; 0.5 is symmetric, 0 averages over neighbours.
+    """
+    looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
+    degree = np.asarray(looped.sum(axis=1)).ravel().astype(np.float64)
+    rows = np.repeat(degree ** (r - 1.0), np.diff(looped.indptr))
+    values = (rows * (degree**-r)[looped.indices]).astype(np.float32)
+    return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
+
+
+def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
+    """Each row divided by its sum; rows that sum to zero stay zero."""
+    total = np.asarray(features.sum(axis=1), dtype=np.float32).reshape(-1, 1)
+    factor = np.divide(1.0, total, out=np.zeros_like(total), where=total != 0)
+    return sp.csr_matrix(features.multiply(factor)) if sp.issparse(features) else features * factor
+
+
+def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:
+    """Writes `seed<k>/federation.npz` for each seed; those that exist are kept.
+
+    Args:
+        graph_folder, split_folder: results of download and split.
+        spec: `features` ("raw" or "row"), `r`, `hops`.
+        seeds: cell seeds.
+        folder: where to write.
+    """
+    missing = [seed for seed in seeds if not (folder / f"seed{seed}" / FILE).exists()]
+    if not missing:
+        return
+    graph = load_graph(graph_folder)
+    for seed in missing:
+        write_npz(folder / f"seed{seed}" / FILE, prepared_arrays(graph, split_folder / f"seed{seed}", spec))
+
+
+def prepared_arrays(graph: Graph, split_folder: Path, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of one federation file: clients, labels, roles, operator, and features where they are propagated."""
+    split = load_split(split_folder)
+    operator = normalised(induced_edges(graph, split.nodes, split.ptr), spec["r"])
+    arrays = {
+        "nodes": split.nodes,
+        "ptr": split.ptr,
+        "role": split.role,
+        "labels": graph.labels[split.nodes],
+        "operator_indptr": operator.indptr.astype(np.int64),
+        "operator_indices": operator.indices.astype(np.int32),
+        "operator_data": operator.data,
+    }
+    if spec["hops"] and not sp.issparse(graph.features):
+        x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
+        x = x[split.nodes]
+        for _ in range(spec["hops"]):
+            x = operator @ x
+        arrays["x"] = x
+    return arrays
+
+
+def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any]) -> "Federation":
+    """The federation of one seed.
+
+    Args:
+        graph_folder: result of download.
+        prepared_folder: the seed's folder of `preprocess`.
+        spec: as given to `preprocess`.
+    """
+    from fglbench.federation.federation import Federation
+
+    arrays = read_npz(prepared_folder / FILE)
+    size = len(arrays["nodes"])
+    parts = tuple(arrays[f"operator_{name}"] for name in ("data", "indices", "indptr"))
+    if "x" in arrays:
+        features = arrays["x"]
+    else:
+        stored = read_npz(graph_folder / "graph.npz")
+        features = features_from(stored)
+        if spec["features"] == "row":
+            features = row_normalised(features)
+        features = features[arrays["nodes"]]
+    return Federation(
+        ptr=arrays["ptr"],
+        labels=arrays["labels"],
+        role=arrays["role"],
+        classes=read_json(graph_folder / "graph.json")["classes"],
+        operator=sp.csr_matrix(parts, shape=(size, size)),
+        features=features,
+        propagated=spec["hops"] if "x" in arrays else 0,
+    )

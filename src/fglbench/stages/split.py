@@ -1,0 +1,129 @@
+"""The split stage: gives nodes to clients, gives them roles, and stores both with the partition card, seed by seed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fglbench import registry
+from fglbench.datasets.base import Graph, load_graph
+from fglbench.errors import PartitionError, StorageError
+from fglbench.partition.base import assign_clients, scheme_settings
+from fglbench.partition.card import partition_card
+from fglbench.partition.split import SplitSettings, assign_roles, check_roles
+from fglbench.storage import hash_arrays, hash_file, read_json, read_npz, replacing_directory, write_json, write_npz
+
+
+@dataclass(frozen=True)
+class Split:
+    """The nodes of all clients and their roles.
+
+    Attributes:
+        nodes: [N] int64 global node ids, client by client, ascending inside a client.
+        ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
+        role: [N] int8: 0 none, 1 train, 2 val, 3 test.
+    """
+
+    nodes: np.ndarray
+    ptr: np.ndarray
+    role: np.ndarray
+
+    @property
+    def clients(self) -> int:
+        return len(self.ptr) - 1
+
+
+def split(graph_folder: Path, spec: Mapping[str, Any], seeds: list[int], folder: Path) -> None:
+    """Makes `seed<k>/split.npz` and `seed<k>/card.json` in `folder` for every seed that lacks them.
+
+    A seed's folder appears complete or not at all. One that is there is kept if it was made from the same graph by the
+    same request and its content is unharmed.
+
+    Args:
+        graph_folder: holds the canonical graph.
+        spec: `dataset` (its name, or a mapping with `name`), `scheme`, `clients`, `settings` (of the scheme),
+            `split` (of the roles).
+        seeds: cell seeds.
+        folder: of the partition.
+
+    Raises:
+        PartitionError: a partition cannot be made; the seed it happened at leaves nothing behind.
+        StorageError: the graph cannot be read.
+    """
+    graph = load_graph(graph_folder)
+    for seed in seeds:
+        target = Path(folder) / f"seed{seed}"
+        request = _request(graph, spec, seed)
+        if not _finished(target, request):
+            _make(graph, request, target)
+
+
+def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Everything that decides a split: the fully resolved specification, the seed, and the graph's relevant content."""
+    dataset, scheme = spec["dataset"], spec["scheme"]
+    content = {"edges": graph.edges, "labels": graph.labels, **{f"mask_{k}": mask for k, mask in graph.masks.items()}}
+    return {
+        "dataset": dataset if isinstance(dataset, str) else dataset["name"],
+        "scheme": scheme,
+        "version": registry.declaration("scheme", scheme).version,
+        "settings": scheme_settings(scheme, spec["settings"]).model_dump(),
+        "clients": spec["clients"],
+        "split": SplitSettings.model_validate(dict(spec["split"])).model_dump(),
+        "seed": seed,
+        "graph": hash_arrays(content),
+    }
+
+
+def _finished(target: Path, request: Mapping[str, Any]) -> bool:
+    try:
+        card = read_json(target / "card.json")
+        return card["request"] == request and card["sha256"] == hash_file(target / "split.npz")
+    except (StorageError, OSError, KeyError, TypeError):
+        return False
+
+
+def _make(graph: Graph, request: Mapping[str, Any], target: Path) -> None:
+    dataset, scheme, clients, seed = (request[key] for key in ("dataset", "scheme", "clients", "seed"))
+    assignment = assign_clients(graph, dataset, scheme, clients, request["settings"], seed)
+    parts = assignment.parts
+    settings = SplitSettings.model_validate(request["split"])
+    roles = assign_roles(graph.labels, parts, settings, seed, dataset, scheme, graph.masks)
+    arrays = {
+        "nodes": np.concatenate(parts),
+        "ptr": np.cumsum([0, *map(len, parts)]).astype(np.int64),
+        "role": np.concatenate(roles),
+    }
+    card = partition_card(graph, parts, roles, assignment.notes)
+    with replacing_directory(target) as temporary:
+        write_npz(temporary / "split.npz", arrays)
+        sha256 = hash_file(temporary / "split.npz")
+        write_json(temporary / "card.json", {**card, "request": dict(request), "sha256": sha256})
+
+
+def load_split(folder: Path) -> Split:
+    """Reads the split of one seed.
+
+    Raises:
+        StorageError: a file is missing or damaged, or its content contradicts itself (a client without nodes, ids out
+            of order, a node with two roles).
+    """
+    read_json(Path(folder) / "card.json")  # written last: its absence marks an unfinished split
+    arrays = read_npz(Path(folder) / "split.npz", ["nodes", "ptr", "role"])
+    nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
+    problem = ""
+    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role):
+        problem = (
+            f"{len(nodes)} nodes, {len(role)} roles and pointers {ptr[0] if len(ptr) else 'none'} to the end disagree"
+        )
+    elif any((np.diff(held) <= 0).any() for held in np.split(nodes, ptr[1:-1])):
+        problem = "the node ids of a client are not ascending"
+    else:
+        try:
+            check_roles(nodes, role)
+        except PartitionError as error:
+            problem = str(error)
+    if problem:
+        raise StorageError(f"{folder}/split.npz: {problem}. Remove the folder and run the split stage again.")
+    return Split(nodes, ptr, role)

@@ -1,0 +1,203 @@
+"""Roles: hand-worked shares, and what holds for every split."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fglbench.errors import PartitionError
+from fglbench.partition.split import (
+    NONE,
+    TEST,
+    TRAIN,
+    VAL,
+    SplitSettings,
+    apportion,
+    assign_roles,
+    check_roles,
+    clients_without,
+    draw_roles,
+    largest_remainder,
+)
+
+DEFAULT = (0.2, 0.4, 0.4)
+
+
+def counts_by_class(labels: np.ndarray, role: np.ndarray, code: int) -> list[int]:
+    return np.bincount(labels[role == code], minlength=int(labels.max()) + 1).tolist()
+
+
+def split_of(labels, parts, seed=0, masks=None, **chosen):
+    return assign_roles(np.asarray(labels), parts, SplitSettings(**chosen), seed, "toy", "random", masks or {})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "total", "expected"),
+    [
+        (DEFAULT, 10, [2, 4, 4]),
+        (DEFAULT, 0, [0, 0, 0]),
+        (DEFAULT, 1, [0, 1, 0]),  # .2 .4 .4: a tie of val and test, val first
+        (DEFAULT, 3, [1, 1, 1]),  # .6 1.2 1.2
+        (DEFAULT, 4, [1, 2, 1]),  # .8 1.6 1.6: train, then val
+        (DEFAULT, 7, [1, 3, 3]),  # 1.4 2.8 2.8
+        ((0.1, 0.2, 0.7), 10, [1, 2, 7]),  # 0.1 * 10 and its kin must not round down
+        ((0.6, 0.2, 0.2), 5, [3, 1, 1]),
+        ((1.0, 0.0, 0.0), 6, [6, 0, 0]),
+        ((1 / 3, 1 / 3, 1 / 3), 2, [1, 1, 0]),
+    ],
+)
+def test_largest_remainder(ratios, total, expected):
+    assert largest_remainder(ratios, total) == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "one_each", "expected"),
+    [
+        ([10, 10], 4, False, [2, 2]),
+        ([7, 2, 1], 5, False, [3, 1, 1]),  # 3.5 1.0 0.5: of equal fractions the lower tie number, here class 2
+        ([50, 49, 1], 10, False, [5, 5, 0]),
+        ([50, 49, 1], 10, True, [5, 4, 1]),  # 5.0 4.9 0.1: class 1 is furthest above its share
+        ([8, 1, 1, 1], 2, True, [0, 1, 0, 1]),  # rarest first, ties by number: class 3 has 0, class 1 has 1
+        ([3, 0, 2], 2, True, [1, 0, 1]),
+        ([2, 3], 5, True, [2, 3]),
+        ([4, 4], 0, True, [0, 0]),
+    ],
+)
+def test_apportion(counts, total, one_each, expected):
+    ties = {3: np.array([2, 1, 0]), 2: np.array([0, 1]), 4: np.array([3, 1, 2, 0])}[len(counts)]
+    assert apportion(np.array(counts), total, ties, one_each).tolist() == expected
+
+
+def test_hand_worked_client():
+    labels = np.array([0] * 12 + [1] * 7 + [2] + [-1] * 5)
+    role = draw_roles(labels, DEFAULT, np.random.default_rng(0))
+    # 20 labelled: 4 train, 8 val, 8 test. Train shares 2.4 1.4 0.2 give 2 1 0, one each gives 2 1 1.
+    # Left are 10 6 0: val shares 5 3 0, test the rest.
+    assert counts_by_class(labels, role, TRAIN) == [2, 1, 1]
+    assert counts_by_class(labels, role, VAL) == [5, 3, 0]
+    assert counts_by_class(labels, role, TEST) == [5, 3, 0]
+    assert (role[labels < 0] == NONE).all()
+
+
+def test_common_classes_wait_where_training_nodes_do_not_suffice():
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 2, 3])
+    role = draw_roles(labels, DEFAULT, np.random.default_rng(1))
+    assert counts_by_class(labels, role, TRAIN) == [0, 0, 1, 1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(-1, 6), min_size=0, max_size=120),
+    st.sampled_from([DEFAULT, (0.6, 0.2, 0.2), (0.1, 0.05, 0.85), (0.5, 0.5, 0.0), (1.0, 0.0, 0.0)]),
+    st.integers(0, 1000),
+)
+def test_laws_of_one_client(labels, ratios, seed):
+    labels = np.array(labels, dtype=np.int64)
+    role = draw_roles(labels, ratios, np.random.default_rng(seed))
+    labelled = labels >= 0
+    totals = largest_remainder(ratios, int(labelled.sum()))
+    assert [int((role == code).sum()) for code in (TRAIN, VAL, TEST)] == totals
+    assert all(abs(got - ratio * labelled.sum()) < 1 for got, ratio in zip(totals, ratios, strict=True))
+    assert ((role == NONE) == ~labelled).all()
+    present, sizes = np.unique(labels[labelled], return_counts=True)
+    trained = set(labels[role == TRAIN].tolist())
+    assert len(trained) == len(present) or len(trained) == totals[0]
+    left_out = [size for label, size in zip(present, sizes, strict=True) if int(label) not in trained]
+    served = [size for label, size in zip(present, sizes, strict=True) if int(label) in trained]
+    assert not left_out or not served or max(served) <= min(left_out)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(0, 1000))
+def test_classes_keep_their_share(sizes, seed):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    role = draw_roles(labels, DEFAULT, np.random.default_rng(seed))
+    for code, ratio in ((TRAIN, 0.2), (VAL, 0.4), (TEST, 0.4)):
+        got = np.bincount(labels[role == code], minlength=len(sizes))
+        # Rounding moves a class by less than one node; the guaranteed training nodes of all may be paid by one class.
+        assert (np.abs(got - ratio * np.array(sizes)) < 1 + len(sizes)).all()
+
+
+def test_each_client_is_split_on_its_own():
+    labels = np.array([0, 1] * 20)
+    parts = [np.arange(0, 10), np.arange(10, 40)]
+    roles = split_of(labels, parts)
+    assert [[int((role == code).sum()) for code in (TRAIN, VAL, TEST)] for role in roles] == [[2, 4, 4], [6, 12, 12]]
+    assert all(role.dtype == np.int8 and len(role) == len(part) for role, part in zip(roles, parts, strict=True))
+
+
+def test_seed_decides_and_only_the_seed():
+    labels = np.arange(60) % 3
+    parts = [np.arange(0, 25), np.arange(25, 60)]
+    first, again, other = (np.concatenate(split_of(labels, parts, seed)) for seed in (0, 0, 1))
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.integers(2, 5), st.integers(0, 1000))
+def test_a_shared_node_has_one_role(nodes, clients, seed):
+    stream = np.random.default_rng(seed)
+    parts = [np.sort(stream.choice(nodes, size=stream.integers(1, nodes + 1), replace=False)) for _ in range(clients)]
+    roles = split_of(stream.integers(-1, 3, size=nodes), parts, seed)
+    by_node: dict[int, set[int]] = {}
+    for part, role in zip(parts, roles, strict=True):
+        for node, code in zip(part.tolist(), role.tolist(), strict=True):
+            by_node.setdefault(node, set()).add(code)
+    assert all(len(codes) == 1 for codes in by_node.values())
+
+
+def test_two_roles_of_one_node_are_found():
+    with pytest.raises(PartitionError, match="node 4 has two roles"):
+        check_roles(np.array([1, 4, 4]), np.array([1, 1, 3], dtype=np.int8))
+
+
+def test_public_masks_are_handed_out():
+    masks = {
+        name: np.isin(np.arange(8), nodes) for name, nodes in {"train": [0, 7], "val": [1, 2], "test": [5]}.items()
+    }
+    labels = np.array([0, 1, -1, 1, 0, 0, 1, 1])
+    roles = split_of(labels, [np.array([0, 2, 4, 7]), np.array([1, 3, 5, 6])], masks=masks, kind="public")
+    assert [role.tolist() for role in roles] == [[TRAIN, NONE, NONE, TRAIN], [VAL, NONE, TEST, NONE]]
+
+
+def test_public_without_masks_names_the_dataset():
+    with pytest.raises(PartitionError, match=r"dataset 'toy' has no official masks.*'ratios'"):
+        split_of([0, 1], [np.array([0, 1])], kind="public")
+
+
+def test_public_masks_that_overlap_are_refused():
+    masks = {"train": np.array([True, True]), "val": np.array([False, True])}
+    with pytest.raises(PartitionError, match="'toy': 1 nodes of the official val mask are in another"):
+        split_of([0, 1], [np.array([0, 1])], masks=masks, kind="public")
+
+
+def test_clients_that_lack_a_role_are_kept_or_refused():
+    labels = np.array([0] * 10 + [0] + [-1, -1])
+    parts = [np.arange(10), np.array([10]), np.array([11, 12])]
+    roles = split_of(labels, parts)
+    assert clients_without(roles) == {"train": [1, 2], "val": [2], "test": [1, 2]}
+    with pytest.raises(PartitionError, match=r"3 clients: no train nodes at clients \[1, 2\], no val nodes at .*\[2\]"):
+        split_of(labels, parts, empty="error")
+    assert len(split_of(labels[:10], parts[:1], empty="error")) == 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"train": 0.3}, r"train 0\.3 \+ val 0\.4 \+ test 0\.4 is 1\.1; it must be 1"),
+        ({"train": 0.2 + 1e-8}, "it must be 1"),
+        ({"train": 0.0, "val": 0.6}, "greater than 0"),
+        ({"val": -0.1, "test": 0.9}, "greater than or equal to 0"),
+        ({"ratio": 0.2}, "Extra inputs"),
+        ({"kind": "official"}, "'ratios' or 'public'"),
+        ({"train": "2e-1"}, "valid number"),
+    ],
+)
+def test_bad_settings_are_refused(chosen, message):
+    with pytest.raises(ValidationError, match=message):
+        SplitSettings(**chosen)
+
+
+def test_ratios_that_only_round_to_one_are_accepted():
+    assert SplitSettings(train=0.1, val=0.2, test=0.7).train == 0.1  # 0.1 + 0.2 + 0.7 is not 1.0 in binary
