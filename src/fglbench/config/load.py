@@ -150,17 +150,18 @@ def _table_problems(study: Study) -> list[str]:
     }
     found = []
     for index, table in enumerate(study.tables):
+        fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
         for axis, known in values.items():
-            kept = [value for value in known if value in table.where.get(axis, known)]  # type: ignore[call-overload]
-            if axis in table.where and not kept:
-                asked = ", ".join(str(value) for value in table.where[axis])  # type: ignore[index]
+            kept = [value for value in known if value in fixed.get(axis, known)]
+            if axis in fixed and not kept:
+                asked = ", ".join(str(value) for value in fixed[axis])
                 found.append(
                     f"tables[{index}].where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}"
                 )
             elif len(kept) > 1 and axis not in [*table.rows, *table.columns]:
                 found.append(
-                    f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's rows "
-                    "or columns, or be fixed under 'where'."
+                    f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's "
+                    "rows or columns, or be fixed under 'where'."
                 )
     return found
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from fglbench.config.schema import Config
+from fglbench.config.schema import Config, Entry
 from fglbench.storage import write_text
 
 _HEAD = """# Configuration
@@ -67,7 +67,7 @@ def _default(value: Any, nested: type[BaseModel] | None) -> str:
     if isinstance(value, BaseModel) or (nested and nested.__name__ != "Entry" and value):
         return "see below"
     if isinstance(value, list):
-        value = [item.name if isinstance(item, BaseModel) else item for item in value]
+        value = [item.name if isinstance(item, Entry) else item for item in value]
     return f"`{json.dumps(value)}`"
 
 

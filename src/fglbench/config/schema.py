@@ -6,7 +6,7 @@ A configuration is a study (what to run and what to show) plus where data lies a
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from fglbench.partition.split import SplitSettings
 from fglbench.settings import Section
@@ -19,7 +19,7 @@ def _entry(value: Any) -> Any:
 class Entry(Section):
     """A component by name, or a mapping with its settings: `{name: fedprox, mu: 0.01, label: "FedProx mu=.01"}`."""
 
-    model_config = {"extra": "allow", "strict": True, "frozen": True}
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     name: str = Field(description="Name of the component.")
     label: str | None = Field(None, min_length=1, max_length=60, description="How tables and figures call it.")

@@ -81,7 +81,7 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
 
 def feature_arrays(features: np.ndarray | sp.csr_matrix, prefix: str = "x") -> dict[str, np.ndarray]:
     """The plain arrays of a feature matrix: `x`, or `x_indptr`, `x_indices`, `x_data`, `x_shape` where it is sparse."""
-    if sp.issparse(features):
+    if not isinstance(features, np.ndarray):
         return {
             f"{prefix}_indptr": features.indptr.astype(np.int64),
             f"{prefix}_indices": features.indices.astype(np.int32),

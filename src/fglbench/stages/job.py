@@ -10,6 +10,14 @@ from fglbench.errors import FglbenchError
 from fglbench.storage import hash_file, write_json
 
 
+def share_package() -> None:
+    """Lets every job's script import the package that this process uses, in whatever environment the job runs."""
+    source = str(Path(__file__).parents[2])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if source not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([source, *filter(None, paths)])
+
+
 @contextmanager
 def logged(path: str | Path) -> Iterator[None]:
     """Sends everything that this process prints to a log file; a known error also goes to the terminal, exit status 1.
@@ -20,7 +28,7 @@ def logged(path: str | Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     terminal = os.dup(2)
-    with open(path, "wb") as log:
+    with path.open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:

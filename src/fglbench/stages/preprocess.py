@@ -40,7 +40,7 @@ def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_
     """Each row divided by its sum; rows that sum to zero stay zero."""
     total = np.asarray(features.sum(axis=1), dtype=np.float32).reshape(-1, 1)
     factor = np.divide(1.0, total, out=np.zeros_like(total), where=total != 0)
-    return sp.csr_matrix(features.multiply(factor)) if sp.issparse(features) else features * factor
+    return features * factor if isinstance(features, np.ndarray) else sp.csr_matrix(features.multiply(factor))
 
 
 def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:

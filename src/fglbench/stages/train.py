@@ -188,7 +188,7 @@ def _write(
         if result is not None and result.predictions:
             import numpy as np
 
-            rounds = {f"{reading}_round": np.int64(number) for reading, number in result.rounds.items()}
+            rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
             write_npz(temporary / "predictions.npz", {**result.predictions, **rounds})
             _write_checkpoint(temporary / "checkpoint.safetensors", result)
         record = {
