@@ -323,3 +323,15 @@ def test_a_missing_record_file_is_named(tmp_path):
 @pytest.fixture
 def reference_folder(pytestconfig):
     return pytestconfig.rootpath / "workflow" / "studies" / "reference"
+
+
+def test_a_table_wider_than_the_terminal_is_printed_in_blocks_without_cutting_a_number():
+    table = build_table(full_study(), table_spec())
+    wide, narrow = to_text(table, width=200), to_text(table, width=40)
+    assert wide.count("method") == 1
+    assert narrow.count("method") > 1
+    assert "…" not in narrow
+    for row in table.cells:
+        for cell in row:
+            assert cell.text in narrow
+    assert max(len(line) for line in to_text(table, width=60).splitlines()) <= 60

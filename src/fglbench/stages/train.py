@@ -201,7 +201,7 @@ def _write(
             "train_seconds": result.train_seconds if result else 0.0,
             "eval_seconds": result.eval_seconds if result else 0.0,
             "total_seconds": time.perf_counter() - began,
-            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_memory_mb": _peak_memory_mb(),
             "bytes_up": _last(result, "bytes_up"),
             "bytes_down": _last(result, "bytes_down"),
             "host": platform.node(),
@@ -242,6 +242,15 @@ def _versions() -> dict[str, str]:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
     }
+
+
+def _peak_memory_mb() -> float:
+    """Largest resident memory of this process; of its start as well where the system tells only that (ru_maxrss)."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _processor() -> str:

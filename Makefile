@@ -1,0 +1,47 @@
+# make bench   from a bare clone to a first table
+# make test    everything that must hold, from format to workflow
+# make setup   the environment alone
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+INSTALLED := $(VENV)/.installed
+
+# One torch thread a process: jobs already fill the cores.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup bench test format check clean
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml envs/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fglbench needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint envs/constraints.txt --editable '.[dev,slurm]'
+	touch $@
+
+# The workflow prints its tables when it has made something; when everything is there already, they are printed here.
+bench: setup
+	@before=$$(mktemp) && \
+	$(BIN)/snakemake --cores $(CORES) --quiet rules && \
+	{ test results/studies/grid/study.json -nt $$before || $(BIN)/fglbench compare grid; }; \
+	status=$$?; rm -f $$before; exit $$status
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/pytest
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/snakefmt Snakefile workflow
+
+clean:
+	rm -rf $(VENV) .snakemake .pytest_cache .ruff_cache .mypy_cache

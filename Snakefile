@@ -1,0 +1,42 @@
+# fglbench: federated graph learning, from raw data to the papers' tables.
+#
+#   snakemake --cores 8 --resources gpu=2      everything in config.yaml
+#   snakemake --cores 8 <study>                one study of workflow/studies/
+#   snakemake --cores 8 data | train | tables | figures | report
+#
+# A reader's path: README, this file, rules/train.smk, src/fglbench/federation/loop.py, methods/base.py, methods/fedavg.py.
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+if not workflow.overwrite_configfiles:
+
+    configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/download.smk"
+include: "workflow/rules/split.smk"
+include: "workflow/rules/preprocess.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/collect.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/track.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        [study_files(study) for study in PLAN.active],
+        [f"{RESULTS}/tracking/{study}.json" for study in PLAN.active if PLAN.config.tracking.enabled],
+
+
+onsuccess:
+    from fglbench.reporting.summary import summary
+
+    for study in PLAN.active:
+        print(summary(Path(RESULTS), study, REFERENCES), flush=True)

@@ -1,0 +1,1 @@
+"""Backbones: the local models, each computing all clients at once on stacked parameters."""

@@ -1,0 +1,80 @@
+"""The contract of a backbone.
+
+A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `prepared()` (what
+preprocessing must make, see `stages.preprocess`), and `class Backbone(base.Backbone)`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fglbench.federation.federation import View
+from fglbench.federation.parameters import Parameters
+
+Dropout: TypeAlias = Callable[[Tensor, list[int]], Tensor]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a forward pass gives, for the output rows of its view.
+
+    Attributes:
+        logits: [outputs, classes] float32.
+        hidden: the representation before the classifier, [rows of the level it lives on, width] float32.
+        hidden_level: that level of the view.
+    """
+
+    logits: Tensor
+    hidden: Tensor
+    hidden_level: int
+
+
+class Backbone(ABC):
+    """A local model.
+
+    Attributes:
+        settings: the resolved settings.
+        hops: applications of the operator inside the first linear map.
+        propagations: applications after it.
+        head: names of the parameters of the last layer (personal in FedPer).
+    """
+
+    hops: int
+    propagations: int
+    head: list[str]
+
+    def __init__(self, settings: Any, features: int, classes: int):
+        self.settings = settings
+        self.features = features
+        self.classes = classes
+
+    @abstractmethod
+    def initial(self, generator: torch.Generator) -> Parameters:
+        """One client's initial parameters, drawn from the generator in a fixed order."""
+
+    @abstractmethod
+    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        """Logits of the view's output rows under stacked parameters [S, ...]."""
+
+
+def glorot(generator: torch.Generator, rows: int, columns: int) -> Tensor:
+    """[rows, columns] uniform in +-sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), as PyG's GCNConv starts."""
+    bound = (6.0 / (rows + columns)) ** 0.5
+    return torch.empty(rows, columns).uniform_(-bound, bound, generator=generator)
+
+
+def linear_start(generator: torch.Generator, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    """Weight [rows, columns] and bias [columns], both uniform in +-1 / sqrt(rows), as torch.nn.Linear starts."""
+    bound = rows**-0.5
+    weight = torch.empty(rows, columns).uniform_(-bound, bound, generator=generator)
+    return weight, torch.empty(columns).uniform_(-bound, bound, generator=generator)
+
+
+def widths(features: int, hidden: int, classes: int, depth: int) -> list[tuple[int, int]]:
+    """Input and output width of each of `depth` layers."""
+    inner = [hidden] * (depth - 1)
+    return list(zip([features, *inner], [*inner, classes], strict=True))

@@ -1,0 +1,47 @@
+"""Multi-layer perceptron on the node features: the backbone that sees no edges."""
+
+from typing import Any
+
+import torch
+
+from fglbench.backbones import base
+from fglbench.backbones.base import Dropout, Output
+from fglbench.federation.federation import View
+from fglbench.federation.parameters import Parameters
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    depth: int = Field(2, ge=1, description="Number of linear layers.")
+    hidden: int = Field(64, ge=1, description="Width of the hidden layers.")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
+
+    def prepared(self) -> dict[str, float]:
+        return {"r": 0.5, "hops": 0}
+
+
+class Backbone(base.Backbone):
+    def __init__(self, settings: Any, features: int, classes: int):
+        super().__init__(settings, features, classes)
+        self.hops = 0
+        self.propagations = 0
+        self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        parameters = {}
+        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        for layer, (rows, columns) in enumerate(layers):
+            weight, bias = base.linear_start(generator, rows, columns)
+            parameters[f"{layer}.weight"], parameters[f"{layer}.bias"] = weight, bias
+        return parameters
+
+    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        h = view.bias(view.first(parameters["0.weight"]), parameters["0.bias"], level=0)
+        hidden = h
+        for layer in range(1, self.settings.depth):
+            hidden = h.relu()
+            h = dropout(hidden, view.ptrs[0])
+            h = view.bias(view.linear(h, parameters[f"{layer}.weight"], level=0), parameters[f"{layer}.bias"], level=0)
+        return Output(h, hidden, hidden_level=0)

@@ -1,0 +1,73 @@
+"""The command line: `fglbench list|describe|train|compare|new|doctor`.
+
+A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fglbench import __version__
+from fglbench.commands import compare, describe, doctor, listing, new, train
+from fglbench.errors import FglbenchError
+
+COMMANDS = {
+    "list": (listing, "datasets, methods, backbones, partition schemes and studies"),
+    "describe": (describe, "a dataset's data card, or what a component does and its settings"),
+    "train": (train, "one cell, without Snakemake"),
+    "compare": (compare, "the numbers of a study beside those that a paper prints"),
+    "new": (new, "a working file for a method of your own, with its test"),
+    "doctor": (doctor, "whether this installation and machine can run everything"),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    top = argparse.ArgumentParser("fglbench", description="A benchmark of federated graph learning.")
+    top.add_argument("--version", action="version", version=f"fglbench {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, text) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[_common()])
+        module.add(command)
+        command.set_defaults(run=module.run)
+    return top
+
+
+def _common() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--results", default="results", metavar="DIR", help="where everything is kept (results)")
+    common.add_argument("--mirror", metavar="DIR", help="offline copy of the raw data (FGLBENCH_MIRROR)")
+    common.add_argument(
+        "--components", action="append", default=[], metavar="DIR", help="folder with your own methods; may be repeated"
+    )
+    return common
+
+
+def _age_of_process() -> float:
+    """Seconds since this process started, so that its imports count; 0 where the system does not tell."""
+    try:
+        started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, AttributeError):
+        return 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; a known error is one message on standard error and exit status 1."""
+    args = parser().parse_args(arguments)
+    args.began = time.perf_counter() - (_age_of_process() if arguments is None else 0.0)
+    try:
+        return args.run(args)
+    except FglbenchError as error:
+        print(f"fglbench {args.command}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. Python would complain once more when it closes the stream.
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted; what was finished is kept", file=sys.stderr)
+        return 130

@@ -1,0 +1,52 @@
+"""`fglbench compare STUDY`: its tables, each beside the paper's where it has one."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from fglbench.commands import places
+from fglbench.errors import StorageError, suggest
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("study", metavar="STUDY|FOLDER", help="name of a study, or a folder with its records")
+    parser.add_argument("--records", metavar="DIR", help="folder that holds the studies' records (results/studies)")
+    parser.add_argument("--references", metavar="DIR", help="folder of the papers' CSV files")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the comparisons; where the study has none, its tables."""
+    from fglbench.reporting.records import load_study
+    from fglbench.reporting.terminal import to_text
+    from fglbench.stages.tables import study_tables
+
+    study = load_study(_folder(args))
+    tables = study_tables(study, _references(args))
+    compared = [table for table in tables if table.name.endswith("-compared")]
+    width = shutil.get_terminal_size((120, 24)).columns
+    print("\n".join(to_text(table, width, colour=sys.stdout.isatty()) for table in compared or tables))
+    if not compared:
+        print("This study names no paper's numbers to compare with (key 'reference' of the study and of its tables).")
+    return 0
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    records = Path(args.records) if args.records else Path(args.results) / "studies"
+    for folder in (records / args.study, Path(args.study)):
+        if (folder / "study.json").exists():
+            return folder
+    known = sorted(path.parent.name for path in records.glob("*/study.json"))
+    there = f"{suggest(args.study, known)}" if known else f"{records} holds no study yet."
+    raise StorageError(
+        f"'{args.study}' is neither a study with records in {records} nor a folder with a study.json. {there} "
+        "Run 'snakemake <study>' to make the records."
+    )
+
+
+def _references(args: argparse.Namespace) -> Path:
+    if args.references:
+        return Path(args.references)
+    studies = places.studies()
+    return studies / "reference" if studies else Path("reference")

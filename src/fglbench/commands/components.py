@@ -1,0 +1,87 @@
+"""What the commands say of components: their names, first lines and settings, without importing them."""
+
+import ast
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from fglbench import registry
+from fglbench.datasets import catalogue
+from fglbench.errors import ConfigError
+from fglbench.settings import ComponentSettings
+
+KINDS = ("dataset", "method", "backbone", "scheme")
+
+
+def use_folders(folders: list[str]) -> None:
+    """Adds the folders of `--components`.
+
+    Raises:
+        ConfigError: one is not a folder.
+    """
+    missing = [f"--components {folder}: is not a folder." for folder in folders if not Path(folder).is_dir()]
+    if missing:
+        raise ConfigError(missing)
+    registry.use_folders([Path(folder) for folder in folders])
+
+
+def names(kind: str) -> list[str]:
+    """All names of a kind that a configuration may use; `whole` is what centralised methods take by themselves."""
+    if kind == "dataset":
+        return catalogue.names()
+    return [name for name in registry.names(kind) if (kind, name) != ("scheme", "whole")]
+
+
+def first_line(kind: str, name: str) -> str:
+    """One line about a component."""
+    if kind == "dataset":
+        spec = catalogue.get(name)
+        counts = f"{spec.nodes:,} nodes, {spec.edges:,} edges, {spec.features:,} features, {spec.classes:,} classes"
+        return f"{spec.title}: {counts}" + ("" if spec.needs_files else ", needs no files")
+    return registry.declaration(kind, name).summary
+
+
+def docstring(kind: str, name: str) -> str:
+    """The whole docstring of a component's file."""
+    path = registry.declaration(kind, name).path
+    return ast.get_docstring(ast.parse(Path(path).read_text(encoding="utf-8"))) or ""
+
+
+def settings_table(model: type[ComponentSettings], indent: str = "  ") -> str:
+    """One line per setting: name, default, what is allowed, description."""
+    rows = [
+        (name, _shown(field.get_default(call_default_factory=True)), _allowed(field), field.description or "")
+        for name, field in model.model_fields.items()
+    ]
+    if not rows:
+        return f"{indent}no settings"
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(
+        indent + "  ".join([*(f"{text:<{width}}" for text, width in zip(row, widths, strict=False)), row[3]]).rstrip()
+        for row in rows
+    )
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _allowed(field: FieldInfo) -> str:
+    """ "float >= 0, < 1", "int >= 1 or null", "adam | sgd"."""
+    bounds = [
+        f"{sign} {_shown(bound)}"
+        for rule in field.metadata
+        for attribute, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
+        if (bound := getattr(rule, attribute, None)) is not None
+    ]
+    return " ".join([_type(field.annotation), ", ".join(bounds)]).strip()
+
+
+def _type(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " | ".join(map(_shown, get_args(annotation)))
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join("null" if part is type(None) else _type(part) for part in get_args(annotation))
+    return getattr(annotation, "__name__", str(annotation))

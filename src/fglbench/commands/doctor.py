@@ -1,0 +1,114 @@
+"""`fglbench doctor`: versions, device, memory, data and folders, each marked OK or PROBLEM."""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from fglbench.datasets import catalogue
+
+NEEDED = (
+    "torch",
+    "torch_geometric",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "safetensors",
+    "networkx",
+    "python-louvain",
+    "igraph",
+    "pymetis",
+    "snakemake",
+    "mlflow",
+    "matplotlib",
+)
+NOT_NEEDED = ("torch-scatter", "torch-sparse", "pyg-lib")
+OLDEST = (3, 11)
+Finding = tuple[str, str, str]
+OK, PROBLEM, NOTE = "OK", "PROBLEM", "-"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """It has no options of its own."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the findings; exit status 1 where one is a problem."""
+    mirror = args.mirror or os.environ.get("FGLBENCH_MIRROR")
+    findings = [*_python(), *_packages(), *_machine(), *_mirror(Path(mirror) if mirror else None)]
+    findings.append(_writable(args.results))
+    width = max(len(subject) for _, subject, _ in findings)
+    for mark, subject, text in findings:
+        print(f"{mark:<7}  {subject:<{width}}  {text}")
+    problems = [subject for mark, subject, _ in findings if mark == PROBLEM]
+    print(f"\n{len(problems)} problems: {', '.join(problems)}" if problems else "\nno problems")
+    return 1 if problems else 0
+
+
+def _python() -> Iterator[Finding]:
+    found = platform.python_version()
+    yield (OK, "python", found) if sys.version_info >= OLDEST else (PROBLEM, "python", f"{found}; too old")
+
+
+def _packages() -> Iterator[Finding]:
+    for name in NEEDED:
+        found = _version(name)
+        absent = "absent; install the environment again ('make setup')"
+        yield (OK, name, found) if found else (PROBLEM, name, absent)
+    for name in NOT_NEEDED:
+        found = _version(name)
+        yield NOTE, name, f"{found} (not needed)" if found else "absent (not needed)"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _machine() -> Iterator[Finding]:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        yield PROBLEM, "device", f"torch cannot be imported: {error}"
+    else:
+        gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        yield OK, "device", ", ".join(gpus) if gpus else "CPU; no GPU that torch can use"
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield OK, "cores", f"{usable} usable of {os.cpu_count()}"
+    if "SC_PHYS_PAGES" in os.sysconf_names:
+        total, free = (os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
+        yield OK, "memory", f"{total / 2**30:.1f} GiB, {free / 2**30:.1f} GiB unused"
+
+
+def _mirror(mirror: Path | None) -> Iterator[Finding]:
+    specs = [catalogue.get(name) for name in catalogue.names()]
+    if mirror is None:
+        free = ", ".join(spec.name for spec in specs if not spec.needs_files)
+        yield NOTE, "mirror", f"none (FGLBENCH_MIRROR); data are downloaded, except {free}, which need no files"
+        return
+    if not (mirror.is_dir() and os.access(mirror, os.R_OK | os.X_OK)):
+        yield PROBLEM, "mirror", f"{mirror} is not a readable folder"
+        return
+    wanted = [spec for spec in specs if spec.needs_files]
+    missing = [spec.name for spec in wanted if not all((mirror / path).is_file() for path in spec.raw_files)]
+    rest = f"; not there, to be had by download: {', '.join(missing)}" if missing else ""
+    yield OK, "mirror", f"{mirror} holds {len(wanted) - len(missing)} of {len(wanted)} datasets{rest}"
+
+
+def _writable(results: str) -> Finding:
+    folder = Path(results).resolve()
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            return OK, "results", f"{folder} can be written"
+    except OSError as error:
+        return PROBLEM, "results", f"{folder} cannot be written: {error.strerror}"

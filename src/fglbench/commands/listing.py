@@ -1,0 +1,51 @@
+"""`fglbench list`: what there is."""
+
+import argparse
+
+from fglbench.commands import components, places
+from fglbench.config.load import read_yaml, settings_class
+from fglbench.errors import FglbenchError
+
+PLURALS = {"datasets": "dataset", "methods": "method", "backbones": "backbone", "schemes": "scheme"}
+KINDS = [*PLURALS, "studies"]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    singular = [*PLURALS.values(), "study"]
+    parser.add_argument("kind", nargs="?", choices=[*KINDS, *singular], metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--settings", action="store_true", help="with the settings of each and their defaults")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints names with one line each."""
+    singular = dict(zip([*PLURALS.values(), "study"], KINDS, strict=True))
+    kinds = [singular.get(args.kind, args.kind)] if args.kind else KINDS
+    components.use_folders(args.components)
+    print("\n\n".join(_section(kind, args.settings) for kind in kinds))
+    return 0
+
+
+def _section(plural: str, with_settings: bool) -> str:
+    kind = PLURALS.get(plural)
+    lines = [f"{plural}:"]
+    rows = _studies() if kind is None else [(n, components.first_line(kind, n)) for n in components.names(kind)]
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, text in rows:
+        lines.append(f"  {name:<{width}}  {text}")
+        if with_settings and kind is not None:
+            lines.append(components.settings_table(settings_class(kind, name), indent="      "))
+    return "\n".join(lines)
+
+
+def _studies() -> list[tuple[str, str]]:
+    folder = places.studies()
+    if folder is None:
+        return [("none", "no folder workflow/studies here")]
+    rows = [("grid", "the datasets, partitions, clients and methods listed in config.yaml")]
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            rows.append((path.stem, str(read_yaml(path).get("title", ""))))
+        except FglbenchError as error:
+            rows.append((path.stem, f"cannot be read: {error}"))
+    return rows

@@ -1,0 +1,97 @@
+"""`fglbench new method NAME`: a working file with its test, to start from."""
+
+import argparse
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from fglbench import registry
+from fglbench.commands import components, places
+from fglbench.errors import ComponentError
+
+KINDS = ("method",)
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("kind", choices=KINDS, help="what to write")
+    parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and dashes, as in configurations")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="components folder for it: DIR/methods/ and DIR/tests/ (else the checkout)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes both files and says what comes next."""
+    component, test = write_component(args.kind, args.name, Path(args.folder) if args.folder else None, args.components)
+    use = f"\n  components: [{args.folder}]" if args.folder else ""
+    print(
+        f"{component}\n{test}\n\n"
+        f"Write your idea into the first, then run 'pytest {test}'.\n"
+        f"In config.yaml:\n  methods: [fedavg, {args.name}]{use}\n"
+        "docs/adding-a-method.md shows what a method may do where."
+    )
+    return 0
+
+
+def write_component(kind: str, name: str, folder: Path | None, used: list[str] | None = None) -> tuple[Path, Path]:
+    """Writes a component file and its test; nothing is ever overwritten.
+
+    Args:
+        kind: one of `KINDS`.
+        name: as in configurations.
+        folder: a components folder; None: the package of the checkout and its `tests/unit`.
+        used: further components folders, whose names are taken too.
+
+    Returns:
+        the two paths.
+
+    Raises:
+        ComponentError: the name is not valid or taken, a file exists, or there is no checkout to write to.
+    """
+    if not NAME.fullmatch(name):
+        raise ComponentError(
+            f"'{name}' cannot be the name of a {kind}: use lower-case letters, digits and single dashes, and start "
+            "with a letter, as in 'my-method2'."
+        )
+    stem = name.replace("-", "_")
+    component, test = _paths(kind, stem, folder)
+    existing = [path for path in (component, test) if path.exists()]
+    if existing:
+        raise ComponentError(f"{existing[0]} exists already and stays as it is. Choose another name or remove it.")
+    components.use_folders([*(used or []), *([str(folder)] if folder and folder.is_dir() else [])])
+    if name in registry.names(kind):
+        path = registry.declaration(kind, name).path
+        raise ComponentError(f"the {kind} '{name}' exists already in {path}. Choose another name.")
+    texts = _texts(kind, name, folder is not None)
+    for path, text in zip((component, test), texts, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    return component, test
+
+
+def _paths(kind: str, stem: str, folder: Path | None) -> tuple[Path, Path]:
+    inside = registry.KINDS[kind]
+    if folder is not None:
+        return folder / inside / f"{stem}.py", folder / "tests" / f"test_{stem}.py"
+    root = places.checkout()
+    if root is None:
+        raise ComponentError("fglbench is installed without its checkout: name a folder of your own with --folder DIR.")
+    return root / "src" / "fglbench" / inside / f"{stem}.py", root / "tests" / "unit" / f"test_{stem}.py"
+
+
+def _texts(kind: str, name: str, own_folder: bool) -> tuple[str, str]:
+    here = {
+        "name": name,
+        "folder": "FOLDER = Path(__file__).resolve().parents[1]\n" if own_folder else "",
+        "components": '        "components": [str(FOLDER)],\n' if own_folder else "",
+    }
+    templates = files("fglbench") / "templates"
+    component, test = (
+        Template((templates / file).read_text(encoding="utf-8")).substitute(here)
+        for file in (f"{kind}.py.tmpl", f"test_{kind}.py.tmpl")
+    )
+    return component, test

@@ -1,0 +1,95 @@
+"""`--set key=value`: any setting of a cell by name, with the closest valid one where there is none."""
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel
+
+from fglbench.config.load import settings_class
+from fglbench.config.schema import Protocol, Training
+from fglbench.errors import ConfigError, suggest
+
+ENTRIES = {"dataset": "datasets", "scheme": "partitions", "method": "methods", "backbone": "backbones"}
+SECTIONS: dict[str, type[BaseModel]] = {"training": Training, "protocol": Protocol}
+
+
+def scalar(text: str) -> Any:
+    """A YAML value, except that `1e-3` is a number, as everywhere else on a command line."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def split_assignment(assignment: str) -> tuple[str, Any]:
+    """ "mu=0.01" -> ("mu", 0.01).
+
+    Raises:
+        ConfigError: no "=" in it.
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals or not key:
+        raise ConfigError([f"--set {assignment}: write key=value, as in --set mu=0.01."])
+    return key.strip(), scalar(text)
+
+
+def apply(assignments: list[str], values: dict[str, Any]) -> None:
+    """Writes assignments into the values of a one-cell configuration.
+
+    A key may name its section: `dataset.nodes`, `scheme.alpha`, `method.mu`, `backbone.depth`, `training.lr`,
+    `protocol.split.train`. A bare key is the method's setting, else the backbone's, else one of training.
+
+    Raises:
+        ConfigError: with every key that is not known, and the closest one that is.
+        ComponentError, DataError: no such component.
+    """
+    known = {section: _keys(section, values) for section in (*ENTRIES, *SECTIONS)}
+    bare = [key for section in ("method", "backbone", "training") for key in known[section]]
+    valid = [*bare, *(f"{section}.{key}" for section in ("dataset", "scheme", "protocol") for key in known[section])]
+    problems = []
+    for assignment in assignments:
+        key, value = split_assignment(assignment)
+        section, dot, rest = key.partition(".")
+        if not (dot and section in known):
+            section = next((name for name in ("method", "backbone", "training") if key in known[name]), "")
+            rest = key
+        if section and rest in known[section]:
+            _put(values, section, rest, value)
+        else:
+            problems.append(f"--set {assignment}: '{key}' is not a setting here. {suggest(key, valid)}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _keys(section: str, values: dict[str, Any]) -> list[str]:
+    if section in SECTIONS:
+        return list(_paths(SECTIONS[section]))
+    return list(settings_class(section, values[ENTRIES[section]][0]["name"]).model_fields)
+
+
+def _paths(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        inner = next((part for part in (field.annotation, *get_args(field.annotation)) if _is_model(part)), None)
+        if inner is None:
+            yield name
+        else:
+            yield from (f"{name}.{key}" for key in _paths(inner))
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _put(values: dict[str, Any], section: str, key: str, value: Any) -> None:
+    target = values[ENTRIES[section]][0] if section in ENTRIES else values.setdefault(section, {})
+    *parents, last = key.split(".")
+    for parent in parents:
+        target = target.setdefault(parent, {})
+    target[last] = value

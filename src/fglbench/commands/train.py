@@ -1,0 +1,127 @@
+"""`fglbench train`: one cell without Snakemake."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from fglbench.commands import overrides
+
+TRAINING = {
+    "rounds": (int, "communication rounds"),
+    "local_epochs": (int, "passes over its training nodes that a client makes in a round"),
+    "hidden": (int, "hidden width of the backbone"),
+    "lr": (float, "learning rate"),
+    "weight_decay": (float, "L2 penalty"),
+    "dropout": (float, "dropout of the backbone"),
+    "participation": (float, "fraction of clients drawn for a round"),
+    "optimiser": (str, "adam or sgd"),
+}
+PROTOCOL = {
+    "evaluate": "score parameters 'aggregated' (after the server's step) or 'trained' (before it)",
+    "features": "'raw' as published, or 'row': each row divided by its sum",
+}
+SCORES = ("test_accuracy_pooled", "test_accuracy_macro", "val_accuracy_pooled")
+JOBS = {"chunk_clients": "clients trained at once", "memory_mb": "memory for client chunks, in MiB"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dataset", required=True, metavar="NAME")
+    parser.add_argument("--scheme", default="louvain", metavar="NAME", help="partition scheme (louvain)")
+    parser.add_argument("--clients", type=int, default=10, metavar="N", help="(10)")
+    parser.add_argument("--method", default="fedavg", metavar="NAME", help="(fedavg)")
+    parser.add_argument("--backbone", default="gcn", metavar="NAME", help="(gcn)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(0)")
+    for name, (kind, text) in TRAINING.items():
+        parser.add_argument(_option(name), type=kind, metavar=kind.__name__.upper(), help=text)
+    for name, text in PROTOCOL.items():
+        parser.add_argument(_option(name), metavar="WORD", help=text)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="KEY=VALUE",
+        help="any setting: mu=0.01, dataset.nodes=1000, scheme.alpha=0.1, protocol.split.train=0.6; may be repeated",
+    )
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (1)")
+    for name, text in JOBS.items():
+        parser.add_argument(_option(name), type=int, metavar="N", help=text)
+    parser.add_argument("--force", action="store_true", help="train again although the cell is there")
+    parser.add_argument("--json", action="store_true", help="last line: one JSON object with the scores and costs")
+    parser.set_defaults(run=run)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def values_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The options as a configuration with one cell.
+
+    Raises:
+        ConfigError: `--set` names an unknown setting.
+        ComponentError, DataError: no such component.
+    """
+    values: dict[str, Any] = {
+        "datasets": [{"name": args.dataset}],
+        "partitions": [{"name": args.scheme}],
+        "clients": [args.clients],
+        "methods": [{"name": args.method}],
+        "backbones": [{"name": args.backbone}],
+        "seeds": [args.seed],
+        "training": _given(args, TRAINING),
+        "protocol": _given(args, PROTOCOL),
+        "jobs": _given(args, JOBS),
+        "device": args.device,
+        "data": {"mirror": args.mirror},
+        "components": args.components,
+    }
+    overrides.apply(args.assignments, values)
+    return values
+
+
+def _given(args: argparse.Namespace, names: dict[str, Any]) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the cell; exit status 1 where its outcome is not ok."""
+    from fglbench.config.schema import Training
+    from fglbench.single import run_cell, terminal_progress
+
+    values = values_of(args)
+    rounds = values["training"].get("rounds", Training().rounds)
+    done = run_cell(
+        values,
+        Path(args.results),
+        threads=args.threads,
+        force=args.force,
+        own_process=True,
+        progress=terminal_progress(rounds),
+    )
+    done["total_seconds"] = time.perf_counter() - args.began
+    print(_text(done))
+    if args.json:
+        print(json.dumps(done), flush=True)
+    return 0 if done["outcome"] == "ok" else 1
+
+
+def _text(done: dict[str, Any]) -> str:
+    where = f"{done['cell']} in {done['folder']}" + (", kept as it was (--force trains again)" if done["kept"] else "")
+    lines = {"cell": where, "outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
+    if done["outcome"] == "ok":
+        test, macro, val = (_percent(done[name]) for name in SCORES)
+        lines["test accuracy"] = f"{test} pooled, {macro} mean over clients"
+        lines["validation"] = f"{val} pooled, round {done['selected_round']} of {done['rounds_run']} selected, from 0"
+    training, evaluating, whole = (done[f"{name}_seconds"] for name in ("train", "eval", "total"))
+    lines["seconds"] = f"{training:.2f} training, {evaluating:.2f} evaluating, {whole:.2f} this command"
+    lines["peak memory"] = f"{done['peak_memory_mb']:.0f} MiB"
+    lines["sent"] = f"{done['bytes_up'] / 2**20:.2f} MiB up, {done['bytes_down'] / 2**20:.2f} MiB down"
+    return "\n".join(f"{label:<13}  {text}" for label, text in lines.items())
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{100 * value:.2f} %"

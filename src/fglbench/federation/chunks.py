@@ -1,0 +1,32 @@
+"""How many clients to train at once under a memory limit."""
+
+import numpy as np
+
+from fglbench.federation.federation import Federation
+
+_COPIES_OF_ROWS = 8  # activations, their gradients, dropout bits and masks of a layer
+_COPIES_OF_PARAMETERS = 3  # gradients, and the update's temporaries
+
+
+def clients_at_once(federation: Federation, width: int, parameter_bytes: int, memory_mb: int | None) -> int | None:
+    """The largest number of clients whose working memory fits, at least one; None (all) without a limit.
+
+    The working memory of a client is estimated from its rows, the widest layer, its features and its parameters; the
+    graph and the stacked parameters themselves are there in any case and not counted.
+
+    Args:
+        width: columns of the widest layer.
+        parameter_bytes: of one client's parameters.
+        memory_mb: limit in MiB.
+    """
+    if memory_mb is None:
+        return None
+    rows = np.diff(federation.ptr)
+    if isinstance(federation.features, np.ndarray):
+        features = 4 * rows * federation.features.shape[1]
+    else:
+        entries = np.add.reduceat(np.diff(federation.features.indptr), federation.ptr[:-1])
+        features = 16 * entries  # values and 32-bit indices, and the transposed copy
+    each = features + 4 * rows * width * _COPIES_OF_ROWS + parameter_bytes * _COPIES_OF_PARAMETERS
+    largest_first = np.cumsum(np.sort(each)[::-1])
+    return max(1, int(np.searchsorted(largest_first, memory_mb * 2**20, side="right")))

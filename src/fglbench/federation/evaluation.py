@@ -1,0 +1,43 @@
+"""Round-wise evaluation: every client's model on all nodes of its own graph, without gradients."""
+
+import numpy as np
+import torch
+
+from fglbench.backbones.base import Backbone
+from fglbench.federation import parameters as stacked
+from fglbench.federation.federation import Federation, View
+from fglbench.federation.operators import no_dropout
+from fglbench.federation.parameters import Parameters
+
+
+class Evaluator:
+    """Predicts all nodes of all clients; the views are built once.
+
+    Args:
+        chunk_clients: clients evaluated at once; None for all.
+    """
+
+    def __init__(
+        self, federation: Federation, backbone: Backbone, device: torch.device | str, chunk_clients: int | None = None
+    ):
+        self._backbone = backbone
+        clients = np.arange(federation.num_clients)
+        size = chunk_clients or federation.num_clients
+        self._views: list[View] = [
+            federation.view(
+                clients[first : first + size], backbone.hops, backbone.propagations, training=False, device=device
+            )
+            for first in range(0, federation.num_clients, size)
+        ]
+
+    @torch.no_grad()
+    def run(self, parameters: Parameters) -> np.ndarray | None:
+        """[N] int32 class ids under stacked parameters, or None where a logit is not finite."""
+        predictions = []
+        for view in self._views:
+            own = stacked.take(parameters, stacked.rows_of(view.clients))
+            logits = self._backbone.forward(own, view, no_dropout).logits
+            if not torch.isfinite(logits.sum()):
+                return None
+            predictions.append(logits.argmax(1).to(torch.int32).cpu().numpy())
+        return np.concatenate(predictions)

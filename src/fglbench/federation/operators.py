@@ -1,0 +1,178 @@
+"""Products that act on every client at once: constant sparse matrices, and linear maps with stacked weights.
+
+Rows of a stacked matrix are grouped by client: rows `ptr[c]:ptr[c + 1]` belong to the c-th client.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+_LARGEST_INT32 = 2**31 - 1
+
+
+class SparseOperator:
+    """A constant sparse matrix; `operator @ dense` is differentiable in `dense`.
+
+    The transpose that the backward pass needs is built on its first use, so evaluation never pays for it. Indices are
+    32-bit where they fit (half the memory traffic of 64-bit).
+
+    Args:
+        matrix: [rows, columns] CSR, float32 values.
+        device: where the products run.
+    """
+
+    def __init__(self, matrix: sp.csr_matrix, device: torch.device | str = "cpu"):
+        self._matrix = matrix
+        self._device = device
+        self._csr = _to_torch(matrix, device)
+        self._transposed: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._matrix.shape
+
+    @property
+    def nnz(self) -> int:
+        return self._matrix.nnz
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        return _SparseProduct.apply(dense, self)
+
+    def product(self, dense: Tensor) -> Tensor:
+        """[rows, width] = matrix @ dense, outside autograd."""
+        return _product(self._csr, dense)
+
+    def transposed_product(self, dense: Tensor) -> Tensor:
+        """[columns, width] = matrix.T @ dense, outside autograd."""
+        if self._transposed is None:
+            self._transposed = _to_torch(self._matrix.T.tocsr(), self._device)
+        return _product(self._transposed, dense)
+
+
+def _product(matrix: Tensor, dense: Tensor) -> Tensor:
+    # `matrix @ dense` fills a result with zeros and copies it once more, which takes as long as the product.
+    out = dense.new_empty(matrix.shape[0], dense.shape[1])
+    return torch.addmm(out, matrix, dense, beta=0, out=out)
+
+
+def _to_torch(matrix: sp.csr_matrix, device: torch.device | str) -> Tensor:
+    index = np.int32 if max(matrix.nnz, *matrix.shape) <= _LARGEST_INT32 else np.int64
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(index, copy=False)),
+            torch.from_numpy(matrix.indices.astype(index, copy=False)),
+            torch.from_numpy(matrix.data.astype(np.float32, copy=False)),
+            size=matrix.shape,
+            device=device,
+            check_invariants=False,
+        )
+
+
+class _SparseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, operator: SparseOperator) -> Tensor:
+        ctx.operator = operator
+        return operator.product(dense)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.operator.transposed_product(gradients[0].contiguous()), None
+
+
+def stacked_linear(x: Tensor, weight: Tensor, ptr: list[int]) -> Tensor:
+    """Multiplies each client's rows by that client's weights.
+
+    Args:
+        x: [rows, in] float32, grouped by client.
+        weight: [clients, in, out] float32.
+        ptr: [clients + 1] row boundaries.
+
+    Returns:
+        [rows, out] float32.
+    """
+    return _StackedLinear.apply(x, weight, ptr)
+
+
+class _StackedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, ptr: list[int]) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.ptr = ptr
+        out = x.new_empty(len(x), weight.shape[2])
+        for client, (start, stop) in enumerate(zip(ptr, ptr[1:], strict=False)):
+            torch.mm(x[start:stop], weight[client], out=out[start:stop])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        gradient = gradients[0]
+        to_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        for client, (start, stop) in enumerate(zip(ctx.ptr, ctx.ptr[1:], strict=False)):
+            if to_x is not None:
+                torch.mm(gradient[start:stop], weight[client].T, out=to_x[start:stop])
+            if to_weight is not None:
+                torch.mm(x[start:stop].T, gradient[start:stop], out=to_weight[client])
+        return to_x, to_weight, None
+
+
+def stacked_bias(x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
+    """Adds each client's bias to its rows: x [rows, out], bias [clients, out] -> [rows, out]."""
+    return _StackedBias.apply(x, bias, ptr)
+
+
+class _StackedBias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
+        ctx.ptr = ptr
+        out = torch.empty_like(x)
+        for client, (start, stop) in enumerate(zip(ptr, ptr[1:], strict=False)):
+            torch.add(x[start:stop], bias[client], out=out[start:stop])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        gradient = gradients[0]
+        to_bias = gradient.new_empty(len(ctx.ptr) - 1, gradient.shape[1])
+        for client, (start, stop) in enumerate(zip(ctx.ptr, ctx.ptr[1:], strict=False)):
+            torch.sum(gradient[start:stop], dim=0, out=to_bias[client])
+        return gradient, to_bias, None
+
+
+class ClientDropout:
+    """Dropout whose masks depend on the client alone, so that chunks and other clients change nothing.
+
+    Masks are drawn as 16-bit integers, several times faster on CPU than Bernoulli variates; the rate is thereby
+    rounded to a multiple of 2^-16.
+
+    Args:
+        rate: probability of dropping, in [0, 1).
+        generators: one stream per client of the view, in its order.
+    """
+
+    def __init__(self, rate: float, generators: list[torch.Generator]):
+        self._rate = rate
+        self._generators = generators
+
+    def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
+        """x: [rows, width] float32 grouped by client -> the same shape, kept entries scaled by 1 / (1 - rate)."""
+        if self._rate == 0.0:
+            return x
+        bits = torch.empty(len(x), -(-x.shape[1] // 4), dtype=torch.int64, device=x.device)
+        for generator, start, stop in zip(self._generators, ptr, ptr[1:], strict=False):
+            bits[start:stop].random_(-(2**63), None, generator=generator)
+        first_kept = round(self._rate * 2**16) - 2**15
+        # 1 where an integer is at least `first_kept`, else 0; comparisons would take three times as long on CPU.
+        kept = bits.view(torch.int16)[:, : x.shape[1]].to(x.dtype).sub_(first_kept - 1).clamp_(0, 1)
+        return x * kept.mul_(1.0 / (1.0 - self._rate))
+
+
+def no_dropout(x: Tensor, ptr: list[int]) -> Tensor:
+    """The dropout of evaluation: the identity."""
+    return x

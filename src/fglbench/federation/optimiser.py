@@ -1,0 +1,95 @@
+"""Local optimisers on stacked parameters: one fused step updates all clients.
+
+The update rules are torch's own functional ones; this module only keeps their state per client, so that clients can
+sit out rounds and be trained in chunks.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from fglbench.federation.parameters import Parameters, Rows, put, take
+
+
+class Adam:
+    """torch.optim.Adam (coupled weight decay, betas 0.9 and 0.999, eps 1e-8) with a step count per client."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
+        self._lr = lr
+        self._weight_decay = weight_decay
+        self._mean = {name: torch.zeros_like(tensor) for name, tensor in parameters.items()}
+        self._square = {name: torch.zeros_like(tensor) for name, tensor in parameters.items()}
+        self._steps = np.zeros(len(next(iter(parameters.values()))), dtype=np.int64)
+
+    def reset(self) -> None:
+        """Forgets all moments, as clients do that build a new optimiser in each round."""
+        for tensor in (*self._mean.values(), *self._square.values()):
+            tensor.zero_()
+        self._steps[:] = 0
+
+    def step(self, clients: np.ndarray, rows: Rows, leaves: Parameters, gradients: Parameters) -> None:
+        """One step of some clients, in place on their `leaves` [S, ...] with `gradients` of the same shapes."""
+        mean, square = take(self._mean, rows), take(self._square, rows)
+        counts = self._steps[clients]
+        if (counts == counts[0]).all():
+            self._update(leaves, gradients, mean, square, float(counts[0]))
+        else:
+            for position, count in enumerate(counts):
+                own = [{name: t[position] for name, t in part.items()} for part in (leaves, gradients, mean, square)]
+                self._update(own[0], own[1], own[2], own[3], float(count))
+        self._steps[clients] += 1
+        put(self._mean, rows, mean)
+        put(self._square, rows, square)
+
+    def _update(
+        self, leaves: Parameters, gradients: Parameters, mean: Parameters, square: Parameters, count: float
+    ) -> None:
+        adam(
+            list(leaves.values()),
+            [gradients[name] for name in leaves],
+            [mean[name] for name in leaves],
+            [square[name] for name in leaves],
+            [],
+            [torch.tensor(count, device=tensor.device) for tensor in leaves.values()],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._lr,
+            weight_decay=self._weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+
+
+class SGD:
+    """torch.optim.SGD without momentum: no state."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
+        self._lr = lr
+        self._weight_decay = weight_decay
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+    def step(self, clients: np.ndarray, rows: Rows, leaves: Parameters, gradients: Parameters) -> None:
+        """One step of some clients, in place on their `leaves` [S, ...] with `gradients` of the same shapes."""
+        sgd(
+            list(leaves.values()),
+            [gradients[name] for name in leaves],
+            [None for _ in leaves],
+            fused=True,
+            weight_decay=self._weight_decay,
+            momentum=0.0,
+            lr=self._lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+
+OPTIMISERS: dict[str, type[Adam] | type[SGD]] = {"adam": Adam, "sgd": SGD}

@@ -1,0 +1,65 @@
+"""Stacked parameters: one tensor per name with a leading client axis, and what is done to them as a whole."""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Parameters: TypeAlias = dict[str, Tensor]
+Rows: TypeAlias = slice | Tensor
+
+
+def stack(single: Mapping[str, Tensor], clients: int) -> Parameters:
+    """Every client starts from the same parameters: [..] -> [clients, ..], in memory of its own."""
+    return {name: tensor.detach().unsqueeze(0).repeat(clients, *[1] * tensor.dim()) for name, tensor in single.items()}
+
+
+def rows_of(clients: np.ndarray) -> Rows:
+    """Index of ascending client ids: a slice, which makes views, where they are contiguous."""
+    if len(clients) and clients[-1] - clients[0] + 1 == len(clients):
+        return slice(int(clients[0]), int(clients[-1]) + 1)
+    return torch.from_numpy(clients)
+
+
+def take(parameters: Mapping[str, Tensor], rows: Rows) -> Parameters:
+    """The parameters of some clients; a view of the stack where `rows` is a slice, else a copy."""
+    return {name: tensor[rows] for name, tensor in parameters.items()}
+
+
+def put(parameters: Mapping[str, Tensor], rows: Rows, values: Mapping[str, Tensor]) -> None:
+    """Writes back what `take` gave, in place; nothing to do where it gave views."""
+    if isinstance(rows, slice):
+        return
+    for name, value in values.items():
+        parameters[name][rows] = value
+
+
+def clone(parameters: Mapping[str, Tensor]) -> Parameters:
+    """Detached copies, each client's in memory of its own."""
+    return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in parameters.items()}
+
+
+def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) -> Parameters:
+    """Aggregation: params[c] <- sum_j M[c, j] params[j] for the shared names; the others stay as they are.
+
+    Args:
+        parameters: stacked, [C, ...] each.
+        names: the shared ones.
+        mixing: [C, C] float32, or [C] for one row that all clients have in common.
+
+    Returns:
+        New tensors for the shared names (after a common row all clients share the memory of one), the old ones for the
+        others. Not to be written to.
+    """
+    mixed = dict(parameters)
+    for name in names:
+        product = mixing @ parameters[name].flatten(1)
+        mixed[name] = product.view(-1, *parameters[name].shape[1:]).expand_as(parameters[name])
+    return mixed
+
+
+def bytes_of(parameters: Mapping[str, Tensor], names: Iterable[str]) -> int:
+    """Bytes of one client's share of the named parameters."""
+    return sum(parameters[name][0].numel() * parameters[name].element_size() for name in names)

@@ -1,0 +1,120 @@
+"""What a training run leaves behind: its history, the predictions of the readings, and the parameters to keep."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
+from fglbench.federation.parameters import Parameters
+
+
+@dataclass
+class Result:
+    """A finished or diverged run of R rounds on C clients with N nodes.
+
+    Attributes:
+        state: "ok" or "diverged".
+        diverged_round: the round that diverged, or None.
+        history: `round` [R] int64; `train_seconds` [R] float64, cumulative, without evaluation; `train_loss` [R, C]
+            float32, nan where a client sat out; `val_correct`, `test_correct` [R, C] int64; `bytes_up`, `bytes_down`
+            [R] int64, cumulative.
+        predictions: per reading ("val", "last", "test") [N] int32 class ids; empty unless ok.
+        rounds: the round of each reading.
+        parameters: "selected" (reading val) and "last" stacked parameters; empty unless ok.
+        train_seconds, eval_seconds: of the loop.
+    """
+
+    state: str
+    diverged_round: int | None
+    history: dict[str, np.ndarray]
+    predictions: dict[str, np.ndarray] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+    parameters: dict[str, Parameters] = field(default_factory=dict)
+    train_seconds: float = 0.0
+    eval_seconds: float = 0.0
+
+
+class Recorder:
+    """Counts, selects and keeps, round by round.
+
+    The round of reading `val` is the earliest with the best validation accuracy (where no client has validation
+    nodes, the last round); `test` is the earliest with the best test accuracy; both by the same client mean.
+    """
+
+    def __init__(self, federation: Federation, mean: str):
+        self._federation = federation
+        self._mean = mean
+        self._sizes = {role: federation.count(role) for role in (TRAIN, VAL, TEST)}
+        self._rows: list[tuple[int, float, np.ndarray, np.ndarray, np.ndarray, int, int]] = []
+        self._best = {"val": -math.inf, "test": -math.inf}
+        self._result = Result("ok", None, {})
+        self._up = self._down = 0
+        self.train_seconds = self.eval_seconds = 0.0
+
+    def score(self, predictions: np.ndarray, role: int) -> tuple[np.ndarray, float]:
+        """Correct nodes per client [C] and the accuracy by this recorder's mean (nan where nobody has such nodes)."""
+        federation, sizes = self._federation, self._sizes[role]
+        right = (federation.role == role) & (predictions == federation.labels)
+        correct = np.bincount(federation.client_of[right], minlength=federation.num_clients)
+        if not sizes.any():
+            return correct, math.nan
+        if self._mean == "pooled":
+            return correct, float(correct.sum() / sizes.sum())
+        present = sizes > 0
+        return correct, float(np.mean(correct[present] / sizes[present]))
+
+    def add(
+        self,
+        number: int,
+        predictions: np.ndarray,
+        parameters: Parameters,
+        losses: np.ndarray,
+        sent_up: int,
+        sent_down: int,
+    ) -> float:
+        """Records a round and keeps its predictions where they are the best so far; returns validation accuracy."""
+        self._up += sent_up
+        self._down += sent_down
+        val_correct, validation = self.score(predictions, VAL)
+        test_correct, test = self.score(predictions, TEST)
+        self._rows.append((number, self.train_seconds, losses, val_correct, test_correct, self._up, self._down))
+        readings = ["last"]
+        if math.isnan(validation) or validation > self._best["val"]:
+            self._best["val"] = validation
+            readings.append("val")
+            self._result.parameters["selected"] = parameters
+        if math.isnan(test) or test > self._best["test"]:
+            self._best["test"] = test
+            readings.append("test")
+        for reading in readings:
+            self._result.predictions[reading] = predictions
+            self._result.rounds[reading] = number
+        self._result.parameters["last"] = parameters
+        return validation
+
+    def finished(self) -> Result:
+        """The result of a run that reached its last round."""
+        return self._close()
+
+    def diverged(self, number: int) -> Result:
+        """The result of a run stopped in round `number`: its history, and nothing that could be scored."""
+        result = self._close()
+        result.state, result.diverged_round = "diverged", number
+        result.predictions, result.rounds, result.parameters = {}, {}, {}
+        return result
+
+    def _close(self) -> Result:
+        clients = self._federation.num_clients
+        names = ["round", "train_seconds", "train_loss", "val_correct", "test_correct", "bytes_up", "bytes_down"]
+        types = [np.int64, np.float64, np.float32, np.int64, np.int64, np.int64, np.int64]
+        columns = zip(*self._rows, strict=True) if self._rows else [[] for _ in names]
+        self._result.history = {
+            name: np.asarray(column, dtype=kind).reshape((-1, clients) if name in _PER_CLIENT else -1)
+            for name, kind, column in zip(names, types, columns, strict=True)
+        }
+        self._result.train_seconds, self._result.eval_seconds = self.train_seconds, self.eval_seconds
+        return self._result
+
+
+_PER_CLIENT = {"train_loss", "val_correct", "test_correct"}

@@ -1,0 +1,1 @@
+"""Methods: what is federated and how, one file each."""

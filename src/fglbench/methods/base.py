@@ -1,0 +1,107 @@
+"""The contract of a method: a few small pieces around the one round loop (`federation/loop.py`).
+
+A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` and `class Method(base.Method)`; with
+`CENTRALISED = True` the method is trained on the whole graph as a federation of one client. Every hook below has a
+default that does nothing; a method overrides those it needs.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fglbench.backbones.base import Backbone, Output
+from fglbench.federation.federation import Federation, View
+from fglbench.federation.parameters import Parameters
+
+
+@dataclass(frozen=True)
+class Step:
+    """One local step of some clients, as the loss and gradient hooks see it.
+
+    Attributes:
+        round: 0-based.
+        epoch: 0-based local epoch.
+        clients: [S] int64 ids of the clients in this step; they may be a chunk of the round's clients.
+        parameters: the current parameters, [S, ...] leaves under autograd.
+        received: the same clients' parameters at the start of the round, [S, ...] constants.
+        output: logits [outputs, classes] and hidden representation of the view's output rows.
+        view: the rows the step computes on.
+    """
+
+    round: int
+    epoch: int
+    clients: np.ndarray
+    parameters: Parameters
+    received: Parameters
+    output: Output
+    view: View
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round after local training, as the server's hooks see it.
+
+    Attributes:
+        number: 0-based.
+        clients: [S] int64 ids of the clients that trained.
+        weights: [C] float32 training nodes of the clients that trained, 0 for the others.
+        parameters: [C, ...] after local training.
+        received: [C, ...] at the start of the round.
+        uploads: what the method's `upload` gave.
+    """
+
+    number: int
+    clients: np.ndarray
+    weights: Tensor
+    parameters: Parameters
+    received: Parameters
+    uploads: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Method:
+    """Base of all methods: trains locally and shares nothing.
+
+    Attributes:
+        settings: the resolved settings.
+        backbone: the local model.
+        federation: the clients' graphs; never modified.
+    """
+
+    def __init__(self, settings: Any, backbone: Backbone, federation: Federation):
+        self.settings = settings
+        self.backbone = backbone
+        self.federation = federation
+
+    def not_applicable(self) -> str | None:
+        """The reason why this pair of method and backbone makes no sense, or None."""
+        return None
+
+    def shared(self, names: list[str]) -> list[str]:
+        """The parameter names that travel and are mixed."""
+        return names
+
+    def loss(self, step: Step) -> Tensor | None:
+        """Extra loss term of each client in the step, [S], or None."""
+        return None
+
+    def correct(self, step: Step, gradients: Parameters) -> None:
+        """Changes the clients' gradients [S, ...] in place, before the optimiser's step."""
+
+    def upload(self, round: Round) -> dict[str, Tensor]:
+        """Tensors that every training client sends beside its parameters, [S, ...] each; counted in bytes."""
+        return {}
+
+    def mixing(self, round: Round) -> Tensor | None:
+        """The mixing matrix: [C, C], or [C] for one row common to all clients; None mixes nothing.
+
+        Rows are the receivers and must sum to 1.
+        """
+        return None
+
+    def after(self, round: Round, mixed: Parameters) -> None:
+        """The method's own state after aggregation; may put other tensors [C, ...] in place of entries of `mixed`.
+
+        The tensors themselves are not to be written to: they share memory among clients, or with `round.parameters`.
+        """

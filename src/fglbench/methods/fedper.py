@@ -1,0 +1,22 @@
+"""FedPer (Arivazhagan et al., 2019): FedAvg on the base layers; the last layer stays with its client."""
+
+import torch
+
+from fglbench.methods import fedavg
+from fglbench.settings import ComponentSettings
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    pass
+
+
+class Method(fedavg.Method):
+    def not_applicable(self) -> str | None:
+        if self.shared(list(self.backbone.initial(torch.Generator()))):
+            return None
+        return "the backbone has one layer, so that no base layer is left to share"
+
+    def shared(self, names: list[str]) -> list[str]:
+        return [name for name in names if name not in self.backbone.head]

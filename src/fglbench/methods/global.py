@@ -1,0 +1,19 @@
+"""Centralised training on the whole graph, as a federation of one client: the upper reference of every table.
+
+It does not depend on the partition: one training serves every column of its dataset, split and seed.
+"""
+
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings
+
+VERSION = 1
+CENTRALISED = True
+
+
+class Settings(ComponentSettings):
+    pass
+
+
+class Method(base.Method):
+    def shared(self, names: list[str]) -> list[str]:
+        return []

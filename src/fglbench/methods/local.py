@@ -1,0 +1,15 @@
+"""Local training: every client alone, nothing is shared."""
+
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    pass
+
+
+class Method(base.Method):
+    def shared(self, names: list[str]) -> list[str]:
+        return []

@@ -1,0 +1,35 @@
+"""What a finished workflow tells its user in the terminal: tables, outcomes, and where everything is."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from fglbench.reporting.records import load_study
+from fglbench.reporting.terminal import to_text
+from fglbench.stages.tables import study_tables
+from fglbench.storage import read_json
+
+
+def summary(results: Path, study: str, references: Path) -> str:
+    """The tables of a study, then its files, then how many cells ended how; nothing where it is not collected yet.
+
+    Args:
+        results: the results folder.
+        study: its name.
+        references: folder of the papers' CSV files.
+    """
+    records = results / "studies" / study
+    if not (records / "study.json").exists():
+        return ""
+    loaded = load_study(records)
+    width = shutil.get_terminal_size((120, 24)).columns
+    parts = [to_text(table, width, colour=sys.stdout.isatty()) for table in study_tables(loaded, references)]
+    places = [("Tables", results / "tables" / study), ("Figures", results / "figures" / study)]
+    places.append(("Report", results / "report" / f"{study}.html"))
+    parts += [f"{name}: {path}" for name, path in places if path.exists()]
+    tracking = results / "tracking" / f"{study}.json"
+    if tracking.exists():
+        parts.append(f"Runs: {read_json(tracking)['command']}")
+    outcomes = read_json(records / "study.json")["outcomes"]
+    parts.append(f"{study}: " + ", ".join(f"{count} {state}" for state, count in sorted(outcomes.items())))
+    return "\n".join(parts)

@@ -1,0 +1,219 @@
+"""One cell without Snakemake: the same stages, folders and caches as the workflow, in one call.
+
+What is prepared or trained already is kept. Downloading and splitting run in a process of their own, so that the
+memory of their libraries does not count as memory of training.
+"""
+
+import math
+import shutil
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from fglbench.config.expand import expand
+from fglbench.config.identity import Cell, Spec
+from fglbench.config.load import load_config, mirror_of
+from fglbench.config.schema import Config
+from fglbench.errors import DataError
+from fglbench.stages.train import Progress, is_complete, train
+from fglbench.storage import read_json
+
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Single:
+    """A validated configuration with one cell, and the folders of its stages."""
+
+    config: Config
+    cell: Cell
+    results: Path
+
+    def folder(self, stage: str) -> Path:
+        """Where a stage keeps all seeds of the cell; `download` has no seeds."""
+        if stage == "download":
+            return self.results / "download" / self.cell.dataset.slug
+        return (self.results / self.cell.folder(stage)).parent
+
+    def seed_folder(self, stage: str) -> Path:
+        """The folder of the cell's seed in a stage."""
+        return self.results / self.cell.folder(stage)
+
+    @property
+    def specs(self) -> dict[str, Spec]:
+        """What the train stage must know."""
+        cell = self.cell
+        return {
+            "dataset": cell.dataset.spec,
+            "partition": cell.partition.spec,
+            "prepared": cell.prepared.spec,
+            "method": cell.method.spec,
+        }
+
+
+def one_cell(values: dict[str, Any], results: Path, source: str = COMMAND_LINE) -> Single:
+    """Validates a configuration that describes one cell.
+
+    Args:
+        values: as in `config.yaml`, with one entry per list.
+        results: the results folder.
+        source: named in problems.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    config = load_config(values, source)
+    (cell,) = expand(config).cells
+    return Single(config, cell, Path(results))
+
+
+def run_cell(
+    values: dict[str, Any],
+    results: Path,
+    *,
+    threads: int = 1,
+    force: bool = False,
+    own_process: bool = False,
+    progress: Callable[[int], Progress | None] = lambda seed: None,
+) -> dict[str, Any]:
+    """Downloads, splits, preprocesses, trains and evaluates one cell; what is there is kept.
+
+    Args:
+        values: as in `config.yaml`, with one entry per list.
+        results: the results folder.
+        threads: of torch.
+        force: train again although the cell is there.
+        own_process: prepare in a child process where something is missing.
+        progress: see `stages.train.train`.
+
+    Returns:
+        See `summary`.
+
+    Raises:
+        ConfigError: the configuration has problems.
+        DataError, PartitionError: the data cannot be had, or not be partitioned as asked.
+        StorageError: a stored file is damaged.
+    """
+    from fglbench.stages.evaluate import evaluate
+
+    single = one_cell(values, results)
+    cell, config = single.cell, single.config
+    kept = not force and is_complete(single.seed_folder("train"), cell.id)
+    if not kept:
+        if force:
+            shutil.rmtree(single.seed_folder("train"), ignore_errors=True)
+        _prepare_where_missing(single, own_process)
+        train(
+            single.folder("download"),
+            single.folder("preprocess"),
+            single.specs,
+            {cell.seed: cell.id},
+            single.folder("train"),
+            device=config.device,
+            threads=threads,
+            chunk_clients=config.jobs.chunk_clients,
+            memory_mb=config.jobs.memory_mb,
+            progress=progress,
+        )
+    if not (kept and (single.seed_folder("evaluate") / "metrics.json").exists()):
+        trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
+        evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
+    return {**summary(single), "kept": kept}
+
+
+def prepare(single: Single) -> None:
+    """Download, split and preprocess; errors as `run_cell`."""
+    from fglbench.stages.download import download
+    from fglbench.stages.preprocess import preprocess
+    from fglbench.stages.split import split
+
+    cell = single.cell
+    graph, parts = single.folder("download"), single.folder("split")
+    download(cell.dataset.spec, graph, mirror_of(single.config))
+    split(graph, cell.partition.spec, [cell.seed], parts)
+    preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
+
+
+def _prepare_in_child(values: dict[str, Any], results: Path) -> None:
+    prepare(one_cell(values, results))
+
+
+def _prepare_where_missing(single: Single, own_process: bool) -> None:
+    # The paths of split and preprocess hold a hash of everything that decides them, the dataset's version included.
+    needed = [
+        single.folder("download") / "graph.json",
+        single.seed_folder("split") / "card.json",
+        single.seed_folder("preprocess") / "federation.npz",
+    ]
+    if all(path.exists() for path in needed):
+        return
+    if not own_process:
+        prepare(single)
+        return
+    values = single.config.model_dump(mode="json")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            pool.submit(_prepare_in_child, values, single.results).result()
+        except BrokenProcessPool as error:
+            raise DataError(
+                f"the process that prepared '{single.cell.dataset.slug}' was killed, as happens when memory runs out. "
+                "Use a machine with more memory, or a smaller dataset."
+            ) from error
+
+
+def summary(single: Single) -> dict[str, Any]:
+    """What a run scored and cost: accuracies at the protocol's reading as fractions, None where there are none."""
+    record = read_json(single.seed_folder("train") / "run.json")
+    readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
+    scores = readings.get(single.config.protocol.reading)
+
+    def accuracy(split: str, mean: str) -> float | None:
+        return scores[split]["accuracy"][mean] if scores else None
+
+    return {
+        "test_accuracy_pooled": accuracy("test", "pooled"),
+        "test_accuracy_macro": accuracy("test", "macro"),
+        "val_accuracy_pooled": accuracy("val", "pooled"),
+        **{
+            key: record[key]
+            for key in (
+                "selected_round",
+                "rounds_run",
+                "train_seconds",
+                "eval_seconds",
+                "peak_memory_mb",
+                "bytes_up",
+                "bytes_down",
+            )
+        },
+        "outcome": record["outcome"]["state"],
+        "reason": record["outcome"]["reason"],
+        "cell": single.cell.id,
+        "folder": str(single.seed_folder("train")),
+    }
+
+
+def terminal_progress(rounds: int) -> Callable[[int], Progress | None]:
+    """A progress bar with round, loss and validation score where standard error is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        return lambda seed: None
+    from tqdm import tqdm
+
+    def bar(seed: int) -> Progress:
+        shown = tqdm(total=rounds, desc=f"seed {seed}", unit="round")
+
+        def update(number: int, loss: float, validation: float) -> None:
+            scores = {"loss": f"{loss:.3f}"} | ({} if math.isnan(validation) else {"val": f"{100 * validation:.1f}"})
+            shown.set_postfix(scores, refresh=False)
+            shown.update()
+            if number + 1 == rounds:
+                shown.close()
+
+        return update
+
+    return bar

@@ -1,0 +1,39 @@
+"""The track stage: imports the finished runs of a study into MLflow, in one process, from its records."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from fglbench.reporting.records import load_study
+from fglbench.storage import write_json
+from fglbench.tracking.mlflow_store import import_runs, resolve_uri, without_password
+from fglbench.tracking.runs import tracked_runs
+
+
+def track(study_folder: Path, results: Path, output: Path, uri: str | None, experiment: str | None) -> dict[str, Any]:
+    """Imports every finished cell once and writes to `output` what was done; prints the command that shows the runs.
+
+    Args:
+        study_folder: what the collect stage wrote.
+        results: the results folder; `tracking/` below it holds the default store and the artifacts.
+        output: JSON with uri, experiment, imported, superseded, kept and command.
+        uri: tracking URI; None: MLFLOW_TRACKING_URI, else SQLite in `results/tracking`.
+        experiment: None: the name of the study.
+
+    Raises:
+        StorageError: a record is missing or unreadable.
+        TrackingError: the store cannot be reached, is locked, or refuses. `output` is not written.
+    """
+    study = load_study(study_folder)
+    folder = Path(results) / "tracking"
+    name = study.settings["name"]
+    address = resolve_uri(uri, folder)
+    chosen = experiment or name
+    counts = import_runs(tracked_runs(study, results), name, chosen, address, folder)
+    shown = without_password(address, address)
+    command = f"open {shown}" if shown.startswith("http") else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
+    done = {"uri": shown, "experiment": chosen, **counts, "command": command}
+    write_json(output, done)
+    print(f"MLflow experiment '{chosen}': " + ", ".join(f"{counts[key]} {key}" for key in counts))
+    print(f"to look at it: {command}")
+    return done

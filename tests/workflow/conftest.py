@@ -1,0 +1,51 @@
+"""A small study run by the real workflow in a folder of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+SMALL = {
+    "datasets": ["karate"],
+    "partitions": ["louvain", "random"],
+    "clients": [3],
+    "methods": ["global", "local", "fedavg", "fedper"],
+    "backbones": ["gcn"],
+    "seeds": 2,
+    "training": {"rounds": 4, "local_epochs": 2, "hidden": 8},
+    "device": "cpu",
+}
+
+Snakemake = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def run_snakemake(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`snakemake` on the repository's workflow, in `folder`, with its `my.yaml`."""
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder),
+        "--workflow-profile", str(ROOT / "profiles" / "default"), "--configfile", str(folder / "my.yaml"), *arguments,
+    ]  # fmt: skip
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("FGLBENCH_", "MLFLOW_"))}
+    return subprocess.run(
+        command, cwd=folder, env={**clean, "OMP_NUM_THREADS": "1", **environment}, capture_output=True, text=True
+    )
+
+
+def write_config(folder: Path, **changes: object) -> None:
+    (folder / "my.yaml").write_text(yaml.safe_dump({**SMALL, **changes}))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small study that ran to its end."""
+    folder = tmp_path_factory.mktemp("study")
+    write_config(folder)
+    done = run_snakemake(folder, "--cores", "2", "--resources", "gpu=2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder

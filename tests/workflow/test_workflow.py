@@ -1,0 +1,171 @@
+"""The workflow as users run it: from a configuration to tables, figures, report and tracking."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from .conftest import ROOT, run_snakemake, write_config
+
+
+def job_counts(output: str) -> dict[str, int]:
+    """Rule -> number of jobs, from the statistics that a dry run prints."""
+    table = output.split("Job stats:")[1].split("total")[0]
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, flags=re.M)}
+
+
+def test_a_study_ends_in_tables_figures_report_and_tracking(finished: Path):
+    results = finished / "results"
+    for name in ("tables/grid/accuracy.csv", "tables/grid/accuracy.md", "tables/grid/accuracy.tex",
+                 "tables/grid/accuracy.html", "figures/grid/label-heatmap.png", "figures/grid/label-heatmap.pdf",
+                 "report/grid.html", "tracking/grid.json"):  # fmt: skip
+        assert (results / name).stat().st_size > 0, name
+    runs = pd.read_parquet(results / "studies" / "grid" / "runs.parquet")
+    assert set(runs["outcome"]) == {"ok"}
+    cells = runs.groupby(["dataset", "scheme", "clients", "label", "seed"]).size()
+    assert len(cells) == 2 * 1 * 4 * 2
+    assert runs.loc[runs["label"] == "global", "cell"].nunique() == 2
+    scores = runs[(runs["metric"] == "accuracy") & (runs["split"] == "test")]
+    assert scores["value"].between(0, 1).all()
+
+
+def test_the_printed_table_holds_the_means_of_the_metrics_files(finished: Path):
+    expected = {}
+    for path in (finished / "results" / "evaluate").glob("karate/random-k3-*/fedavg-gcn-*/seed*/metrics.json"):
+        metrics = json.loads(path.read_text())
+        expected[path.parent.name] = metrics["readings"]["val"]["test"]["accuracy"]["pooled"]
+    assert len(expected) == 2
+    mean = 100 * sum(expected.values()) / 2
+    table = (finished / "results" / "tables" / "grid" / "accuracy.md").read_text()
+    assert f"{mean:.1f}" in table
+
+
+def test_a_second_run_has_nothing_to_do(finished: Path):
+    again = run_snakemake(finished, "--cores", "2")
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
+@pytest.mark.parametrize("target", ["data", "train", "tables", "figures", "report", "grid"])
+def test_named_targets_are_complete_after_a_full_run(finished: Path, target: str):
+    again = run_snakemake(finished, "-n", target)
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
+def test_a_changed_method_repeats_itself_alone(finished: Path, tmp_path: Path):
+    shutil.copytree(finished, tmp_path / "study")
+    folder = tmp_path / "study"
+    write_config(folder, methods=["global", "local", "fedavg", {"name": "fedprox", "mu": 0.1}])
+    counts = job_counts(run_snakemake(folder, "-n").stdout)
+    assert counts["train_cell"] == 2
+    assert counts["evaluate_cell"] == 2
+    assert "split_dataset" not in counts
+    assert "preprocess_partition" not in counts
+
+
+def test_more_seeds_keep_the_finished_ones(finished: Path, tmp_path: Path):
+    folder = tmp_path / "study"
+    shutil.copytree(finished, folder)
+    before = {path: path.read_bytes() for path in (folder / "results" / "train").rglob("run.json")}
+    write_config(folder, seeds=3, methods=["fedavg"], datasets=["karate"], partitions=["random"])
+    done = run_snakemake(folder, "--cores", "2", "train")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = {path: path.read_bytes() for path in (folder / "results" / "train").rglob("run.json")}
+    assert all(after[path] == content for path, content in before.items())
+    assert len(after) == len(before) + 1
+
+
+def test_two_runs_give_the_same_bytes_in_metrics(finished: Path, tmp_path: Path):
+    write_config(tmp_path, datasets=["karate"], methods=["fedavg"], partitions=["louvain"])
+    done = run_snakemake(tmp_path, "--cores", "2", "grid", PYTHONHASHSEED="77")
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = sorted((tmp_path / "results" / "evaluate").rglob("metrics.json"))
+    assert len(files) == 2
+    for path in files:
+        assert path.read_bytes() == (finished / path.relative_to(tmp_path)).read_bytes()
+
+
+def test_the_documented_configuration_plans_the_expected_jobs(tmp_path: Path):
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "my.yaml").write_text(
+        """
+datasets: [cora, citeseer]
+partitions: [louvain, metis]
+clients: [5, 10]
+methods: [global, local, fedavg, fedprox]
+backbones: [gcn]
+seeds: 3
+training: {rounds: 100, local_epochs: 3, hidden: 64, lr: 0.01, weight_decay: 0.0005, dropout: 0.5}
+data: {mirror: mirror}
+"""
+    )
+    planned = run_snakemake(tmp_path, "-n")
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    counts = job_counts(planned.stdout)
+    assert counts["download_dataset"] == 2
+    assert counts["split_dataset"] == counts["preprocess_partition"] == 2 * (2 * 2 + 1)
+    assert counts["train_cell"] == counts["evaluate_cell"] == 2 * (2 * 2 * 3 + 1)
+
+
+def test_a_bad_configuration_stops_before_any_job(tmp_path: Path):
+    write_config(tmp_path, methods=["fedavgg", "local"], clients=[0])
+    done = run_snakemake(tmp_path, "--cores", "1")
+    output = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "'fedavgg' is not a method. Did you mean 'fedavg'?" in output
+    assert "a federation has at least 1 client" in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_own_method_from_a_folder_runs_in_the_workflow(tmp_path: Path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    source = (ROOT / "src" / "fglbench" / "methods" / "fedavg.py").read_text()
+    (folder / "copycat.py").write_text(source)
+    write_config(
+        tmp_path, datasets=["karate"], partitions=["random"], methods=["fedavg", "copycat"], components=["mine"], seeds=1
+    )
+    done = run_snakemake(tmp_path, "--cores", "2", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "runs.parquet")
+    shown = runs[(runs["metric"] == "accuracy") & (runs["reading"] == "val")]
+    values = {label: part["value"].tolist() for label, part in shown.groupby("label")}
+    assert values["copycat"] == values["fedavg"]
+
+
+def test_parsing_imports_neither_torch_nor_mlflow(tmp_path: Path):
+    write_config(tmp_path)
+    planned = run_snakemake(tmp_path, "-n", "--quiet", PYTHONPROFILEIMPORTTIME="1")
+    assert planned.returncode == 0
+    imported = set(re.findall(r"\| +([\w.]+)$", planned.stderr, flags=re.M))
+    assert "fglbench.config.plan" in imported
+    assert not {"torch", "mlflow", "torch_geometric", "matplotlib"} & imported
+
+
+def test_every_rule_has_what_a_cluster_needs():
+    listed = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--list-rules"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert {"data", "train", "tables", "figures", "report", "grid", "train_cell"} <= set(listed)
+    for path in (ROOT / "workflow" / "rules").glob("*.smk"):
+        for rule in re.split(r"^ *rule ?\w*:$", path.read_text(), flags=re.M)[1:]:
+            if "script:" not in rule:
+                continue
+            for directive in ("output:", "log:", "benchmark:", "threads:", "resources:", "mem_mb=", "runtime=", "conda:"):
+                assert directive in rule, (path.name, directive)
+
+
+def test_shipped_configuration_is_what_the_schema_describes():
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    from fglbench.config.schema import Config
+
+    assert set(config) <= set(Config.model_fields)

@@ -1,0 +1,29 @@
+# The records of a study's cells as tidy tables: the only input of tables, figures and report.
+
+
+rule collect_study:
+    input:
+        lambda wildcards: PLAN.evaluated(wildcards.study),
+    output:
+        runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
+        curves=f"{RESULTS}/studies/{{study}}/curves.parquet",
+        partitions=f"{RESULTS}/studies/{{study}}/partitions.parquet",
+        study=f"{RESULTS}/studies/{{study}}/study.json",
+    log:
+        f"{LOGS}/collect/{{study}}.log",
+    benchmark:
+        f"{BENCHMARKS}/collect/{{study}}.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=grows(4000),
+        runtime=30,
+    params:
+        study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
+        results=lambda wildcards, input: RESULTS,
+        components=PLAN.components,
+    message:
+        "collect study {wildcards.study}"
+    script:
+        "../scripts/collect_study.py"

@@ -1,0 +1,65 @@
+# Configuration, path patterns and resources shared by the stages; no rules but the named targets.
+
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, str(Path(workflow.basedir) / "src"))
+
+from fglbench.config.identity import EVALUATE_VERSION
+from fglbench.config.plan import Plan
+from fglbench.errors import FglbenchError
+from fglbench.reporting.names import figure_files, table_files
+from fglbench.stages.job import share_package
+
+STUDIES = Path(workflow.basedir) / "workflow" / "studies"
+REFERENCES = STUDIES / "reference"
+
+share_package()
+
+try:
+    PLAN = Plan(
+        dict(config),
+        source=", ".join(str(path) for path in workflow.configfiles) or "--config",
+        studies=STUDIES,
+    )
+except FglbenchError as error:
+    raise WorkflowError(str(error)) from None
+
+RESULTS = PLAN.root
+LOGS = f"{RESULTS}/logs"
+BENCHMARKS = f"{RESULTS}/benchmarks"
+CONDA = "../../envs/cpu.yaml"
+CONDA_TRAINING = "../../envs/gpu.yaml"
+STUDY_SPECS = {study: expansion.study.model_dump() for study, expansion in PLAN.studies.items()}
+
+
+wildcard_constraints:
+    dataset=r"[a-z0-9.+-]+",
+    partition=r"[a-z0-9.+-]+",
+    prepared=r"[a-z0-9.+-]+",
+    method=r"[a-z0-9.+-]+",
+    seeds=r"[0-9+-]+",
+    study="|".join(PLAN.studies),
+
+
+localrules:
+    all,
+    data,
+    tables,
+    figures,
+    report,
+
+
+def grows(mb):
+    """Memory that doubles with every attempt."""
+    return lambda wildcards, attempt: mb * 2 ** (attempt - 1)
+
+
+def study_files(study):
+    """Tables, figures and report of a study."""
+    return [
+        *[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
+        *[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+        f"{RESULTS}/report/{study}.html",
+    ]

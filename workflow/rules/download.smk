@@ -1,0 +1,31 @@
+# Raw files to the canonical graph: mirror first, download otherwise; counts and content hash checked.
+
+
+rule download_dataset:
+    output:
+        graph=f"{RESULTS}/download/{{dataset}}/graph.npz",
+        card=f"{RESULTS}/download/{{dataset}}/graph.json",
+    log:
+        f"{LOGS}/download/{{dataset}}.log",
+    benchmark:
+        f"{BENCHMARKS}/download/{{dataset}}.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=grows(4000),
+        runtime=30,
+    params:
+        dataset=PLAN.dataset,
+        mirror=PLAN.mirror,
+    message:
+        "download {wildcards.dataset}"
+    script:
+        "../scripts/download_dataset.py"
+
+
+rule data:
+    input:
+        PLAN.graphs(PLAN.active),
+    message:
+        "graphs of all datasets are in place"

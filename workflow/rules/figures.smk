@@ -1,0 +1,35 @@
+# Figures of each study, from its collected records.
+
+for study in PLAN.studies:
+
+    rule:
+        name:
+            f"draw_{study}"
+        input:
+            runs=f"{RESULTS}/studies/{study}/runs.parquet",
+            curves=f"{RESULTS}/studies/{study}/curves.parquet",
+            partitions=f"{RESULTS}/studies/{study}/partitions.parquet",
+            study=f"{RESULTS}/studies/{study}/study.json",
+        output:
+            [f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+        log:
+            f"{LOGS}/figures/{study}.log",
+        benchmark:
+            f"{BENCHMARKS}/figures/{study}.tsv"
+        conda:
+            CONDA
+        threads: 1
+        resources:
+            mem_mb=grows(2000),
+            runtime=20,
+        message:
+            f"figures of study {study}"
+        script:
+            "../scripts/draw_study.py"
+
+
+rule figures:
+    input:
+        [f"{RESULTS}/figures/{study}/{name}" for study in PLAN.active for name in figure_files(STUDY_SPECS[study])],
+    message:
+        "all figures are drawn"

@@ -1,0 +1,26 @@
+# Whatever all methods and seeds of a backbone's kind share: normalised operators and propagated features.
+
+
+rule preprocess_partition:
+    input:
+        graph=f"{RESULTS}/download/{{dataset}}/graph.npz",
+        card=f"{RESULTS}/download/{{dataset}}/graph.json",
+        split=f"{RESULTS}/split/{{dataset}}/{{partition}}/seeds-{{seeds}}.json",
+    output:
+        f"{RESULTS}/preprocess/{{dataset}}/{{partition}}/{{prepared}}/seeds-{{seeds}}.json",
+    log:
+        f"{LOGS}/preprocess/{{dataset}}/{{partition}}/{{prepared}}/seeds-{{seeds}}.log",
+    benchmark:
+        f"{BENCHMARKS}/preprocess/{{dataset}}/{{partition}}/{{prepared}}/seeds-{{seeds}}.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=grows(4000),
+        runtime=60,
+    params:
+        prepared=PLAN.prepared,
+    message:
+        "preprocess {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
+    script:
+        "../scripts/preprocess_partition.py"

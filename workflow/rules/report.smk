@@ -1,0 +1,46 @@
+# One self-contained page per study, and a target named after each study.
+
+for study in PLAN.studies:
+
+    rule:
+        name:
+            f"report_{study}"
+        input:
+            runs=f"{RESULTS}/studies/{study}/runs.parquet",
+            study=f"{RESULTS}/studies/{study}/study.json",
+            tables=[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
+            figures=[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+        output:
+            f"{RESULTS}/report/{study}.html",
+        log:
+            f"{LOGS}/report/{study}.log",
+        benchmark:
+            f"{BENCHMARKS}/report/{study}.tsv"
+        conda:
+            CONDA
+        threads: 1
+        resources:
+            mem_mb=grows(2000),
+            runtime=10,
+        params:
+            tables=lambda wildcards, input, study=study: f"{RESULTS}/tables/{study}",
+            figures=lambda wildcards, input, study=study: f"{RESULTS}/figures/{study}",
+        message:
+            f"report of study {study}"
+        script:
+            "../scripts/report_study.py"
+
+    rule:
+        name:
+            study
+        input:
+            study_files(study),
+        message:
+            f"study {study} is complete"
+
+
+rule report:
+    input:
+        [f"{RESULTS}/report/{study}.html" for study in PLAN.active],
+    message:
+        "all reports are written"

@@ -1,0 +1,25 @@
+# Nodes to clients and roles to nodes, per seed; the partition card says what came out.
+
+
+rule split_dataset:
+    input:
+        graph=f"{RESULTS}/download/{{dataset}}/graph.npz",
+        card=f"{RESULTS}/download/{{dataset}}/graph.json",
+    output:
+        f"{RESULTS}/split/{{dataset}}/{{partition}}/seeds-{{seeds}}.json",
+    log:
+        f"{LOGS}/split/{{dataset}}/{{partition}}/seeds-{{seeds}}.log",
+    benchmark:
+        f"{BENCHMARKS}/split/{{dataset}}/{{partition}}/seeds-{{seeds}}.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=grows(4000),
+        runtime=60,
+    params:
+        partition=PLAN.partition,
+    message:
+        "split {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
+    script:
+        "../scripts/split_dataset.py"

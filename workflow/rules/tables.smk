@@ -1,0 +1,35 @@
+# Tables of each study, from its collected records; the names of the files follow from the study.
+
+for study in PLAN.studies:
+
+    rule:
+        name:
+            f"tabulate_{study}"
+        input:
+            runs=f"{RESULTS}/studies/{study}/runs.parquet",
+            study=f"{RESULTS}/studies/{study}/study.json",
+        output:
+            [f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
+        log:
+            f"{LOGS}/tables/{study}.log",
+        benchmark:
+            f"{BENCHMARKS}/tables/{study}.tsv"
+        conda:
+            CONDA
+        threads: 1
+        resources:
+            mem_mb=grows(2000),
+            runtime=10,
+        params:
+            references=str(REFERENCES),
+        message:
+            f"tables of study {study}"
+        script:
+            "../scripts/tabulate_study.py"
+
+
+rule tables:
+    input:
+        [f"{RESULTS}/tables/{study}/{name}" for study in PLAN.active for name in table_files(STUDY_SPECS[study])],
+    message:
+        "all tables are rendered"

@@ -1,0 +1,38 @@
+# The GPU stage: the seeds of one cell, one after another in one process. What is finished is kept.
+
+
+rule train_cell:
+    input:
+        graph=f"{RESULTS}/download/{{dataset}}/graph.npz",
+        prepared=PLAN.prepared_file,
+    output:
+        f"{RESULTS}/train/{{dataset}}/{{partition}}/{{method}}/seeds-{{seeds}}.json",
+    log:
+        f"{LOGS}/train/{{dataset}}/{{partition}}/{{method}}/seeds-{{seeds}}.log",
+    benchmark:
+        f"{BENCHMARKS}/train/{{dataset}}/{{partition}}/{{method}}/seeds-{{seeds}}.tsv"
+    conda:
+        CONDA_TRAINING
+    threads: 1
+    resources:
+        gpu=1 if PLAN.config.device != "cpu" else 0,
+        mem_mb=grows(PLAN.config.jobs.train_mem_mb),
+        runtime=PLAN.config.jobs.train_runtime_min,
+    params:
+        specs=PLAN.specs,
+        cells=PLAN.cells,
+        device=PLAN.config.device,
+        chunk_clients=PLAN.config.jobs.chunk_clients,
+        memory_mb=PLAN.config.jobs.memory_mb,
+        components=PLAN.components,
+    message:
+        "train {wildcards.method} on {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
+    script:
+        "../scripts/train_cell.py"
+
+
+rule train:
+    input:
+        PLAN.trained(PLAN.active),
+    message:
+        "all cells are trained"

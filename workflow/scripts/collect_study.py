@@ -1,0 +1,16 @@
+"""Rule collect_study: all records of a study as tidy tables."""
+
+from pathlib import Path
+
+from fglbench.config.expand import expand
+from fglbench.config.schema import Study
+from fglbench.registry import use_folders
+from fglbench.stages.collect import collect
+from fglbench.stages.job import logged
+
+with logged(snakemake.log[0]):
+    use_folders([Path(folder) for folder in snakemake.params.components])
+    expansion = expand(Study.model_validate(snakemake.params.study))
+    folder = Path(snakemake.output.runs).parent
+    outcomes = collect(expansion, snakemake.wildcards.study, Path(snakemake.params.results), folder)
+    print(f"study {snakemake.wildcards.study}:", ", ".join(f"{n} {state}" for state, n in sorted(outcomes.items())))

@@ -1,0 +1,14 @@
+"""Rule preprocess_partition: operators and propagated features of one partition, for a range of seeds."""
+
+from pathlib import Path
+
+from fglbench.config.identity import seeds_of
+from fglbench.stages.job import finish, logged
+from fglbench.stages.preprocess import FILE, preprocess
+
+with logged(snakemake.log[0]):
+    seeds = seeds_of(snakemake.wildcards.seeds)
+    folder = Path(snakemake.output[0]).parent
+    graph, split = Path(snakemake.input.graph).parent, Path(snakemake.input.split).parent
+    preprocess(graph, split, snakemake.params.prepared, seeds, folder)
+    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / FILE for seed in seeds])

@@ -1,0 +1,10 @@
+"""Rules report_<study>: the self-contained page of a study."""
+
+from pathlib import Path
+
+from fglbench.stages.job import logged
+from fglbench.stages.report import make_report
+
+with logged(snakemake.log[0]):
+    tables, figures = Path(snakemake.params.tables), Path(snakemake.params.figures)
+    make_report(Path(snakemake.input.study).parent, tables, figures, Path(snakemake.output[0]))

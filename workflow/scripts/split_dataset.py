@@ -1,0 +1,13 @@
+"""Rule split_dataset: clients and roles of one partition, for a range of seeds."""
+
+from pathlib import Path
+
+from fglbench.config.identity import seeds_of
+from fglbench.stages.job import finish, logged
+from fglbench.stages.split import split
+
+with logged(snakemake.log[0]):
+    seeds = seeds_of(snakemake.wildcards.seeds)
+    folder = Path(snakemake.output[0]).parent
+    split(Path(snakemake.input.graph).parent, snakemake.params.partition, seeds, folder)
+    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / "card.json" for seed in seeds])

@@ -1,0 +1,23 @@
+"""Rule train_cell: the seeds of one cell, one after another."""
+
+from pathlib import Path
+
+from fglbench.registry import use_folders
+from fglbench.stages.job import finish, logged
+from fglbench.stages.train import RECORD, train
+
+with logged(snakemake.log[0]):
+    use_folders([Path(folder) for folder in snakemake.params.components])
+    folder = Path(snakemake.output[0]).parent
+    train(
+        Path(snakemake.input.graph).parent,
+        Path(snakemake.input.prepared).parent,
+        snakemake.params.specs,
+        snakemake.params.cells,
+        folder,
+        device=snakemake.params.device,
+        threads=snakemake.threads,
+        chunk_clients=snakemake.params.chunk_clients,
+        memory_mb=snakemake.params.memory_mb,
+    )
+    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / RECORD for seed in snakemake.params.cells])
