@@ -11,6 +11,10 @@ from fglbench.datasets.base import Graph, canonical_edges
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/golden.json")
+
+
 @pytest.fixture(scope="session")
 def mirror() -> Path:
     """The offline mirror of raw datasets; tests that need it are skipped where it is missing."""

@@ -48,8 +48,7 @@ class Declaration:
 
 
 def use_folders(folders: list[Path]) -> None:
-    """Adds users' own component folders (each with `methods/`, `backbones/` or `partition/schemes/` inside, or flat method
-    files)."""
+    """Adds users' own folders, with `methods/`, `backbones/` or `partition/schemes/` inside, or with method files."""
     for folder in folders:
         if folder not in _extra_folders:
             _extra_folders.append(folder)

@@ -42,7 +42,7 @@ def hash_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 
 def hash_file(path: Path) -> str:
     """SHA-256 of a file's bytes."""
-    with open(path, "rb") as stream:
+    with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -59,7 +59,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with open(temporary, "rb") as stream:
+        with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
@@ -121,7 +121,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise StorageError(f"{path}: array '{name}' holds Python objects; only plain arrays are stored.")
-    with replacing(path) as temporary, open(temporary, "wb") as stream:
+    with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
 
 
@@ -132,7 +132,7 @@ def read_npz(path: Path, names: list[str] | None = None) -> dict[str, np.ndarray
         StorageError: the file is missing, truncated, holds objects, or lacks a name.
     """
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in (names if names is not None else archive.files)}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise StorageError(

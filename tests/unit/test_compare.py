@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -186,3 +187,13 @@ def test_the_shipped_reference_holds_table_3(pytestconfig):
     assert values["global"] == 84.6
     assert values["fedgta"] == 82.1
     assert len(values) == 8
+
+
+def test_labels_of_datasets_and_backbones_do_not_hide_a_printed_number():
+    study = study_of(frame(run_rows([0.801, 0.803])), seeds=[0, 1])
+    runs = study.runs.replace({"backbone": {"gcn": "GCN"}, "dataset": {"cora": "Cora"}})
+    names = {"backbone": {"GCN": "gcn"}, "dataset": {"Cora": "cora"}}
+    labelled = replace(study, runs=runs, settings={**study.settings, "names": names})
+    found, missing = compare(labelled, spec(), reference({}, {"method": "fedgta"}))
+    assert (found.verdict, found.place["backbone"], found.place["dataset"]) == ("match", "GCN", "Cora")
+    assert (missing.verdict, missing.place["backbone"], missing.place["dataset"]) == ("not run", "GCN", "Cora")

@@ -131,7 +131,12 @@ def test_an_own_method_from_a_folder_runs_in_the_workflow(tmp_path: Path):
     source = (ROOT / "src" / "fglbench" / "methods" / "fedavg.py").read_text()
     (folder / "copycat.py").write_text(source)
     write_config(
-        tmp_path, datasets=["karate"], partitions=["random"], methods=["fedavg", "copycat"], components=["mine"], seeds=1
+        tmp_path,
+        datasets=["karate"],
+        partitions=["random"],
+        methods=["fedavg", "copycat"],
+        components=["mine"],
+        seeds=1,
     )
     done = run_snakemake(tmp_path, "--cores", "2", "tables")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -160,7 +165,16 @@ def test_every_rule_has_what_a_cluster_needs():
         for rule in re.split(r"^ *rule ?\w*:$", path.read_text(), flags=re.M)[1:]:
             if "script:" not in rule:
                 continue
-            for directive in ("output:", "log:", "benchmark:", "threads:", "resources:", "mem_mb=", "runtime=", "conda:"):
+            for directive in (
+                "output:",
+                "log:",
+                "benchmark:",
+                "threads:",
+                "resources:",
+                "mem_mb=",
+                "runtime=",
+                "conda:",
+            ):
                 assert directive in rule, (path.name, directive)
 
 

@@ -46,6 +46,12 @@ class Expansion:
         return list({(p.cell.folder("train")): p.cell for p in self.placements}.values())
 
     @cached_property
+    def names(self) -> dict[str, dict[str, str]]:
+        """For the axes whose values are labels: label -> name of the component, as papers' reference files have it."""
+        axes = {"dataset": self.study.datasets, "scheme": self.study.partitions, "backbone": self.study.backbones}
+        return {axis: {label: entry.name for label, entry in _labelled(entries)} for axis, entries in axes.items()}
+
+    @cached_property
     def order(self) -> dict[str, list[Any]]:
         """The values of every axis in the order of the study, for tables and figures."""
         study = self.study

@@ -4,6 +4,7 @@ Rows of a stacked matrix are grouped by client: rows `ptr[c]:ptr[c + 1]` belong 
 """
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ class _StackedLinear(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         ctx.ptr = ptr
         out = x.new_empty(len(x), weight.shape[2])
-        for client, (start, stop) in enumerate(zip(ptr, ptr[1:], strict=False)):
+        for client, (start, stop) in enumerate(pairwise(ptr)):
             torch.mm(x[start:stop], weight[client], out=out[start:stop])
         return out
 
@@ -114,7 +115,7 @@ class _StackedLinear(torch.autograd.Function):
         gradient = gradients[0]
         to_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        for client, (start, stop) in enumerate(zip(ctx.ptr, ctx.ptr[1:], strict=False)):
+        for client, (start, stop) in enumerate(pairwise(ctx.ptr)):
             if to_x is not None:
                 torch.mm(gradient[start:stop], weight[client].T, out=to_x[start:stop])
             if to_weight is not None:
@@ -132,7 +133,7 @@ class _StackedBias(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
         ctx.ptr = ptr
         out = torch.empty_like(x)
-        for client, (start, stop) in enumerate(zip(ptr, ptr[1:], strict=False)):
+        for client, (start, stop) in enumerate(pairwise(ptr)):
             torch.add(x[start:stop], bias[client], out=out[start:stop])
         return out
 
@@ -140,7 +141,7 @@ class _StackedBias(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         gradient = gradients[0]
         to_bias = gradient.new_empty(len(ctx.ptr) - 1, gradient.shape[1])
-        for client, (start, stop) in enumerate(zip(ctx.ptr, ctx.ptr[1:], strict=False)):
+        for client, (start, stop) in enumerate(pairwise(ctx.ptr)):
             torch.sum(gradient[start:stop], dim=0, out=to_bias[client])
         return gradient, to_bias, None
 

@@ -71,38 +71,41 @@ def _own_cells(study: Study, spec: Mapping[str, Any]) -> list[Cell]:
 def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Comparison]:
     rows = []
     for number in printed_numbers(reference, spec):
-        found = _matching(number, cells, spec["reference"])
+        found = _matching(number, cells, study, spec["reference"])
         rows += [_comparison(cell.place, cell, number) for cell in found]
         if not found:
             nothing = Cell(text=OUTCOMES["not_run"].symbol, state="not_run")
-            rows.append(_comparison(_place_of(number), nothing, number))
+            rows.append(_comparison(_place_of(number, study), nothing, number))
     fields = [*spec["columns"], *spec["rows"]]
     keys = [tuple(row.place[name] for name in fields) for row in rows]
     position = {key: place for place, key in enumerate(ordered(keys, fields, study.order))}
     return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: position[pair[0]])]
 
 
-def _matching(number: Printed, cells: list[Cell], wish: Mapping[str, Any]) -> list[Cell]:
+def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[str, Any]) -> list[Cell]:
+    def named(cell: Cell) -> dict[str, Any]:
+        return {field: study.name(field, value) for field, value in cell.place.items()}
+
     same = [
         cell
         for cell in cells
-        if number.dataset in (cell.place["dataset"], base_dataset(cell.place["dataset"], wish))
-        and (number.method, number.backbone) == (cell.place["method"], cell.place["backbone"])
+        if number.dataset in (named(cell)["dataset"], base_dataset(named(cell)["dataset"], wish))
+        and (number.method, number.backbone) == (cell.place["method"], named(cell)["backbone"])
     ]
     exact = [
-        cell for cell in same if (number.partition, number.clients) == (cell.place["scheme"], cell.place["clients"])
+        cell for cell in same if (number.partition, number.clients) == (named(cell)["scheme"], cell.place["clients"])
     ]
     # One centralised run stands in every column; any of its places will do.
     return exact or (same[:1] if number.method == "global" else [])
 
 
-def _place_of(number: Printed) -> dict[str, Any]:
+def _place_of(number: Printed, study: Study) -> dict[str, Any]:
     return {
-        "dataset": number.dataset,
-        "scheme": number.partition,
+        "dataset": study.label("dataset", number.dataset),
+        "scheme": study.label("scheme", number.partition),
         "clients": number.clients or "",
         "method": number.method,
-        "backbone": number.backbone,
+        "backbone": study.label("backbone", number.backbone),
         "label": number.method,
     }
 

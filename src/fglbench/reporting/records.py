@@ -35,6 +35,15 @@ class Study:
         """The study's own order of the values of each field."""
         return self.settings.get("order") or {}
 
+    def name(self, field: str, label: Any) -> Any:
+        """The component's name behind a label of dataset, scheme or backbone; other values as they are."""
+        return (self.settings.get("names") or {}).get(field, {}).get(label, label)
+
+    def label(self, field: str, name: Any) -> Any:
+        """The study's first label for a component's name; the name itself where the study does not have it."""
+        found = (self.settings.get("names") or {}).get(field, {})
+        return next((label for label, own in found.items() if own == name), name)
+
 
 def load_study(folder: Path) -> Study:
     """Reads `study.json` and the three Parquet files of a study folder.

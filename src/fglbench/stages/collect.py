@@ -191,6 +191,7 @@ def _study(
         "tables": tables,
         "figures": figures,
         "order": expansion.order,
+        "names": expansion.names,
         "seeds": seed_list(expansion.study),
         "cells": len(expansion.cells),
         "outcomes": outcomes,

@@ -1,0 +1,117 @@
+"""Small federations for tests, made by the real stages in a temporary folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from fglbench import registry
+from fglbench.backbones.base import Backbone
+from fglbench.config.schema import Training
+from fglbench.datasets.base import Graph, canonical_edges, save_graph
+from fglbench.federation.federation import Federation
+from fglbench.federation.loop import Schedule
+from fglbench.methods.base import Method
+from fglbench.stages.preprocess import load_federation, preprocess
+from fglbench.storage import write_json, write_npz
+
+NONE, TRAIN, VAL, TEST = range(4)
+
+torch.set_num_threads(1)  # threads that wait for each other on tiny tensors are many times slower
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph, who holds which node, and every node's role, as `split` stores them.
+
+    Attributes:
+        graph: the whole graph.
+        nodes: [N] global ids, client by client.
+        ptr: [C + 1].
+        role: [N].
+        folder: where the stages' files of this case are.
+    """
+
+    graph: Graph
+    nodes: np.ndarray
+    ptr: np.ndarray
+    role: np.ndarray
+    folder: Path
+
+    @cached_property
+    def graph_folder(self) -> Path:
+        save_graph(self.graph, self.folder / "graph", {})
+        return self.folder / "graph"
+
+    @cached_property
+    def _split_folder(self) -> Path:
+        folder = self.folder / "split"
+        write_npz(folder / "seed0" / "split.npz", {"nodes": self.nodes, "ptr": self.ptr, "role": self.role})
+        write_json(folder / "seed0" / "card.json", {})
+        return folder
+
+    def prepared_folder(self, spec: dict[str, Any]) -> Path:
+        """Runs preprocessing for one specification."""
+        folder = self.folder / "prepared-{features}-{r}-{hops}".format(**spec)
+        preprocess(self.graph_folder, self._split_folder, spec, [0], folder)
+        return folder / "seed0"
+
+    def federation(self, backbone: str = "gcn", **settings: Any) -> Federation:
+        """The federation that a backbone with these settings trains on."""
+        resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
+        spec = {**resolved.prepared(), "features": "raw"}
+        return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
+
+
+def case_of(graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path) -> Case:
+    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph."""
+    nodes = np.concatenate(parts).astype(np.int64)
+    ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
+    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder)
+
+
+def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:
+    """A random graph whose labels show in its features; its last node has no edge."""
+    stream = np.random.default_rng(seed)
+    labels = stream.permutation(np.arange(nodes) % classes).astype(np.int64)
+    pairs, cleaning = canonical_edges(stream.integers(0, nodes - 1, size=(2, edges)), nodes)
+    x = (stream.random((nodes, features)) < 0.3) * stream.random((nodes, features))
+    x[np.arange(nodes), labels] += 0.5
+    x = x.astype(np.float32)
+    return Graph(pairs, sp.csr_matrix(x) if sparse else x, labels, classes, cleaning=cleaning)
+
+
+def tiny_case(folder: Path, *, sparse: bool = True) -> Case:
+    """30 nodes in 3 interleaved clients of 13, 10 and 7; the last client has no edge, others have isolated nodes."""
+    graph = random_graph(30, 7, 3, 60, seed=1, sparse=sparse)
+    owner = np.random.default_rng(2).permutation(np.repeat([0, 1, 2], [13, 10, 7]))
+    inside = (owner[graph.edges] != 2).all(axis=0)
+    graph = Graph(graph.edges[:, inside], graph.features, graph.labels, graph.classes, cleaning=graph.cleaning)
+    role = np.zeros(30, dtype=np.int8)
+    parts = [np.flatnonzero(owner == client) for client in range(3)]
+    for part in parts:
+        role[part] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], len(part))
+    return case_of(graph, parts, role, folder)
+
+
+def backbone_of(federation: Federation, name: str, **settings: Any) -> Backbone:
+    """A registered backbone for a federation."""
+    resolved = registry.declaration("backbone", name).settings(**settings)
+    return registry.module("backbone", name).Backbone(resolved, federation.features.shape[1], federation.classes)
+
+
+def method_of(federation: Federation, backbone: Backbone, name: str, **settings: Any) -> Method:
+    """A registered method for a federation."""
+    resolved = registry.declaration("method", name).settings(**settings)
+    return registry.module("method", name).Method(resolved, backbone, federation)
+
+
+def schedule_of(**changes: Any) -> Schedule:
+    """3 rounds of 2 epochs, else the configuration's defaults."""
+    training = {**Training().model_dump(exclude={"hidden", "dropout"}), "rounds": 3, "local_epochs": 2}
+    return Schedule(**{**training, "evaluate": "aggregated", "selection_mean": "pooled", **changes})

@@ -1,0 +1,159 @@
+"""Pinned numbers of every method and backbone: they may change only together with a version.
+
+`pytest --update-golden` rewrites `golden.json`. It refuses to do so where numbers changed and no version did, since
+cached results of other people would then be taken for the new numbers.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fglbench import registry
+from fglbench.config.expand import expand
+from fglbench.config.identity import (
+    ENGINE_VERSION,
+    EVALUATE_VERSION,
+    PREPROCESS_VERSION,
+    SPLIT_VERSION,
+    Cell,
+)
+from fglbench.config.schema import Study
+from fglbench.stages.download import download
+from fglbench.stages.evaluate import evaluate
+from fglbench.stages.preprocess import preprocess
+from fglbench.stages.split import split
+from fglbench.stages.train import train
+from fglbench.storage import read_json
+
+GOLDEN = Path(__file__).with_name("golden.json")
+DATASET = {"name": "sbm", "nodes": 240, "classes": 3, "average_degree": 6.0, "features": 12, "signal": 1.5}
+STUDY = {
+    "datasets": [DATASET],
+    "partitions": ["random"],
+    "clients": [3],
+    "methods": registry.names("method"),
+    "backbones": registry.names("backbone"),
+    "seeds": 1,
+    "training": {"rounds": 5, "local_epochs": 2, "hidden": 16, "dropout": 0.5},
+}
+
+
+def versions(cell: Cell) -> dict[str, int]:
+    """Every version that stands behind a cell's numbers."""
+    method = cell.method.spec
+    return {
+        "dataset": cell.dataset.spec["version"],
+        "scheme": cell.partition.spec["version"],
+        "method": method["version"],
+        "backbone": method["backbone"]["version"],
+        "split": SPLIT_VERSION,
+        "preprocess": PREPROCESS_VERSION,
+        "engine": ENGINE_VERSION,
+        "evaluate": EVALUATE_VERSION,
+    }
+
+
+def measure(cell: Cell, root: Path) -> dict[str, Any]:
+    """Runs a cell through all stages."""
+    graph = root / "download" / cell.dataset.slug
+    folders = {stage: (root / cell.folder(stage)).parent for stage in ("split", "preprocess", "train", "evaluate")}
+    download(cell.dataset.spec, graph)
+    split(graph, cell.partition.spec, [0], folders["split"])
+    preprocess(graph, folders["split"], cell.prepared.spec, [0], folders["preprocess"])
+    specs = {part: getattr(cell, part).spec for part in ("dataset", "partition", "prepared", "method")}
+    train(graph, folders["preprocess"], specs, {0: cell.id}, folders["train"], device="cpu")
+    evaluate(folders["train"], folders["split"], graph, [0], folders["evaluate"])
+    metrics = read_json(folders["evaluate"] / "seed0" / "metrics.json")
+    found: dict[str, Any] = {"versions": versions(cell), "outcome": metrics["outcome"]["state"]}
+    if found["outcome"] == "ok":
+        weights = load_file(folders["train"] / "seed0" / "checkpoint.safetensors")
+        squares = [float(np.square(tensor.astype(np.float64)).sum()) for tensor in weights.values()]
+        found["accuracy"] = metrics["readings"]["val"]["test"]["accuracy"]["pooled"]
+        found["norm"] = round(sum(squares) ** 0.5, 4)
+    return found
+
+
+def same_numbers(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one["outcome"] != other["outcome"]:
+        return False
+    if one["outcome"] != "ok":
+        return True
+    return abs(one["accuracy"] - other["accuracy"]) <= 1e-6 and abs(one["norm"] - other["norm"]) <= 1e-4 * other["norm"]
+
+
+def verdict(name: str, found: dict[str, Any], pinned: dict[str, Any] | None) -> str | None:
+    """What is wrong with a cell's numbers, or None."""
+    if pinned is None:
+        return f"{name} has no pinned numbers yet: run pytest --update-golden."
+    if found["versions"] != pinned["versions"]:
+        return f"{name}: a version was raised: run pytest --update-golden and look at the change."
+    if not same_numbers(found, pinned):
+        return (
+            f"{name}: numbers changed from {pinned} to {found}, and no version did. Find the cause, or raise the "
+            "VERSION of the component (or of the stage, in config/identity.py) and run pytest --update-golden."
+        )
+    return None
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[str, Cell]:
+    placements = expand(Study.model_validate(STUDY)).placements
+    return {f"{placement.method}-{placement.backbone}": placement.cell for placement in placements}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("golden")
+
+
+@pytest.fixture(scope="module")
+def pinned(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """The pinned numbers; changes made to them by tests under --update-golden are stored."""
+    stored = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
+    yield stored
+    if request.config.getoption("--update-golden"):
+        GOLDEN.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("backbone", registry.names("backbone"))
+@pytest.mark.parametrize("method", registry.names("method"))
+def test_numbers_change_only_with_a_version(
+    request: pytest.FixtureRequest,
+    method: str,
+    backbone: str,
+    cells: dict[str, Cell],
+    root: Path,
+    pinned: dict[str, Any],
+) -> None:
+    name = f"{method}-{backbone}"
+    found = measure(cells[name], root)
+    problem = verdict(name, found, pinned.get(name))
+    if problem and request.config.getoption("--update-golden") and "no version did" not in problem:
+        pinned[name] = found
+        problem = None
+    assert problem is None, problem
+
+
+def test_nothing_is_pinned_that_is_gone(
+    request: pytest.FixtureRequest, cells: dict[str, Cell], pinned: dict[str, Any]
+) -> None:
+    if request.config.getoption("--update-golden"):
+        for name in set(pinned) - set(cells):
+            del pinned[name]
+    assert set(pinned) == set(cells)
+
+
+def test_verdicts() -> None:
+    number = {"outcome": "ok", "accuracy": 0.5, "norm": 2.0, "versions": {"method": 1}}
+    assert verdict("m", number, number) is None
+    assert verdict("m", {**number, "accuracy": 0.5 + 1e-7, "norm": 2.0001}, number) is None
+    assert "no version did" in str(verdict("m", {**number, "accuracy": 0.501}, number))
+    assert "no version did" in str(verdict("m", {**number, "norm": 2.001}, number))
+    assert "no version did" in str(verdict("m", {**number, "outcome": "diverged"}, number))
+    assert "was raised" in str(verdict("m", {**number, "norm": 3.0, "versions": {"method": 2}}, number))
+    assert "no pinned" in str(verdict("m", number, None))
