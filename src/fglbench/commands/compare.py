@@ -29,6 +29,9 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(to_text(table, width, colour=sys.stdout.isatty()) for table in compared or tables))
     if not compared:
         print("This study names no paper's numbers to compare with (key 'reference' of the study and of its tables).")
+    report = Path(args.results) / "report" / f"{study.settings['name']}.html"
+    if report.exists():
+        print(f"Report: {report}")
     return 0
 
 
