@@ -18,7 +18,7 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.loop import Schedule
 from fglbench.methods.base import Method
 from fglbench.stages.preprocess import load_federation, preprocess
-from fglbench.storage import write_json, write_npz
+from fglbench.storage import hash_file, write_json, write_npz
 
 NONE, TRAIN, VAL, TEST = range(4)
 
@@ -51,8 +51,9 @@ class Case:
     @cached_property
     def _split_folder(self) -> Path:
         folder = self.folder / "split"
-        write_npz(folder / "seed0" / "split.npz", {"nodes": self.nodes, "ptr": self.ptr, "role": self.role})
-        write_json(folder / "seed0" / "card.json", {})
+        stored = folder / "seed0" / "split.npz"
+        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role})
+        write_json(folder / "seed0" / "card.json", {"sha256": hash_file(stored)})
         return folder
 
     def prepared_folder(self, spec: dict[str, Any]) -> Path:

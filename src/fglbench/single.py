@@ -20,8 +20,9 @@ from fglbench.config.identity import Cell, Spec
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError
+from fglbench.stages.preprocess import FILE, split_checksum, split_of
 from fglbench.stages.train import Progress, is_complete, train
-from fglbench.storage import read_json
+from fglbench.storage import exclusive, read_json
 
 COMMAND_LINE = "command line"
 
@@ -103,11 +104,13 @@ def run_cell(
 
     single = one_cell(values, results)
     cell, config = single.cell, single.config
-    kept = not force and is_complete(single.seed_folder("train"), cell.id)
+    prepared = single.seed_folder("preprocess") / FILE
+    kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared))
     if not kept:
-        if force:
-            shutil.rmtree(single.seed_folder("train"), ignore_errors=True)
         _prepare_where_missing(single, own_process)
+        if force:
+            with exclusive(single.seed_folder("train")):
+                shutil.rmtree(single.seed_folder("train"), ignore_errors=True)
         train(
             single.folder("download"),
             single.folder("preprocess"),
@@ -148,9 +151,9 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     needed = [
         single.folder("download") / "graph.json",
         single.seed_folder("split") / "card.json",
-        single.seed_folder("preprocess") / "federation.npz",
     ]
-    if all(path.exists() for path in needed):
+    prepared = single.seed_folder("preprocess") / FILE
+    if all(path.exists() for path in needed) and split_of(prepared) == split_checksum(single.seed_folder("split")):
         return
     if not own_process:
         prepare(single)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from fglbench.errors import StorageError
 
@@ -87,6 +88,18 @@ def replacing_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Holds a lock named after `path`, beside it: two jobs that are to make the same thing do so one after the other.
+
+    The lock is the process's own and ends with it, however it ends.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.parent / f".{path.name}.lock"):
+        yield
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -125,15 +138,16 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         np.savez(stream, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
 
 
-def read_npz(path: Path, names: list[str] | None = None) -> dict[str, np.ndarray]:
-    """Reads all arrays of an .npz, or only `names` (the others are not read from disk).
+def read_npz(path: Path, names: list[str] | None = None, skipped: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """Reads all arrays of an .npz but `skipped`, or only `names`; the others are not read from disk.
 
     Raises:
         StorageError: the file is missing, truncated, holds objects, or lacks a name.
     """
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in (names if names is not None else archive.files)}
+            wanted = names if names is not None else [name for name in archive.files if name not in skipped]
+            return {name: archive[name] for name in wanted}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise StorageError(
             f"{path} cannot be read as plain arrays ({error}). Remove it and run its stage again."

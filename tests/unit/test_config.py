@@ -93,6 +93,10 @@ def test_shipped_studies_are_valid(path):
             {"tables": [{"name": "t", "title": "T", "where": {"scheme": ["louvan"]}}]},
             "my.yaml: tables[0].where.scheme: 'louvan' is not in this study. Did you mean 'louvain'?",
         ),
+        (
+            {"tables": [{"name": "t", "title": "T", "metric": "acuracy"}]},
+            "my.yaml: tables[0].metric: 'acuracy' is not a metric. Did you mean 'accuracy'?",
+        ),
         ({"tables": [{"name": "../t", "title": "T"}]}, "my.yaml: tables[0].name"),
         ({"results": "../elsewhere"}, "my.yaml: results"),
         ({"results": "/absolute"}, "my.yaml: results"),

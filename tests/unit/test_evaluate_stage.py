@@ -22,6 +22,8 @@ def make_run(root: Path, seed: int = 0, outcome: dict | None = None) -> tuple[Pa
     graph, split, train = root / "graph", root / "split", root / "train"
     write_npz(graph / "graph.npz", {"labels": LABELS, "edges": np.zeros((2, 0), np.int64)})
     write_npz(split / f"seed{seed}" / "split.npz", {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE})
+    sha256 = hash_file(split / f"seed{seed}" / "split.npz")
+    write_json(split / f"seed{seed}" / "card.json", {"sha256": sha256})
     folder = train / f"seed{seed}"
     right = LABELS[NODES].astype(np.int32)
     worse = right.copy()
@@ -30,6 +32,7 @@ def make_run(root: Path, seed: int = 0, outcome: dict | None = None) -> tuple[Pa
     write_npz(folder / "predictions.npz", arrays | {f"{name}_round": np.int64(i) for i, name in enumerate(arrays)})
     run = {
         "cell": "cell-1",
+        "split": sha256,
         "outcome": outcome or {"state": "ok", "round": None, "reason": None},
         "bytes_up": 12,
         "bytes_down": 34,
@@ -130,3 +133,12 @@ def test_evaluation_and_reporting_import_no_torch():
 def test_file_names_are_known_without_pandas():
     code = "import sys, fglbench.reporting.names; sys.exit(bool({'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
+
+
+def test_a_split_made_anew_is_not_scored_with_old_predictions(tmp_path):
+    train, split, graph = make_run(tmp_path)
+    write_npz(split / "seed0" / "split.npz", {"nodes": NODES, "ptr": np.array([0, 2, 6]), "role": ROLE})
+    write_json(split / "seed0" / "card.json", {"sha256": hash_file(split / "seed0" / "split.npz")})
+    with pytest.raises(StorageError, match="trained on another split"):
+        evaluate(train, split, graph, [0], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -125,15 +125,17 @@ def test_a_bad_configuration_stops_before_any_job(tmp_path: Path):
     assert not (tmp_path / "results").exists()
 
 
-def test_an_own_method_from_a_folder_runs_in_the_workflow(tmp_path: Path):
+def test_an_own_method_and_scheme_from_a_folder_run_in_the_workflow(tmp_path: Path):
     folder = tmp_path / "mine"
-    folder.mkdir()
+    (folder / "partition" / "schemes").mkdir(parents=True)
+    scheme = (ROOT / "src" / "fglbench" / "partition" / "schemes" / "random.py").read_text()
+    (folder / "partition" / "schemes" / "dice.py").write_text(scheme)
     source = (ROOT / "src" / "fglbench" / "methods" / "fedavg.py").read_text()
     (folder / "copycat.py").write_text(source)
     write_config(
         tmp_path,
         datasets=["karate"],
-        partitions=["random"],
+        partitions=["dice"],
         methods=["fedavg", "copycat"],
         components=["mine"],
         seeds=1,

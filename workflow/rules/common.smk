@@ -1,5 +1,6 @@
 # Configuration, path patterns and resources shared by the stages; no rules but the named targets.
 
+import re
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -40,7 +41,7 @@ wildcard_constraints:
     prepared=r"[a-z0-9.+-]+",
     method=r"[a-z0-9.+-]+",
     seeds=r"[0-9+-]+",
-    study="|".join(PLAN.studies),
+    study="|".join(map(re.escape, PLAN.studies)),
 
 
 localrules:

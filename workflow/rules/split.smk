@@ -19,6 +19,7 @@ rule split_dataset:
         runtime=60,
     params:
         partition=PLAN.partition,
+        components=PLAN.components,
     message:
         "split {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

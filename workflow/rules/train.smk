@@ -22,6 +22,7 @@ rule train_cell:
         specs=PLAN.specs,
         cells=PLAN.cells,
         device=PLAN.config.device,
+        jobs_per_card=PLAN.config.jobs.jobs_per_card,
         chunk_clients=PLAN.config.jobs.chunk_clients,
         memory_mb=PLAN.config.jobs.memory_mb,
         components=PLAN.components,

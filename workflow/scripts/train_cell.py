@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from fglbench.cards import claimed_card
 from fglbench.registry import use_folders
 from fglbench.stages.job import finish, logged
 from fglbench.stages.train import RECORD, train
 
-with logged(snakemake.log[0]):
+with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.params.jobs_per_card):
     use_folders([Path(folder) for folder in snakemake.params.components])
     folder = Path(snakemake.output[0]).parent
     train(

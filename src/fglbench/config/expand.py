@@ -105,7 +105,7 @@ def _centralised(entry: Entry) -> bool:
 
 def dataset_part(entry: Entry) -> Part:
     """The dataset's segment: its bare name where it has no settings, so that paths stay readable."""
-    settings = component_settings("dataset", entry).model_dump()
+    settings = component_settings("dataset", entry).model_dump(exclude_none=True)
     spec = {"name": entry.name, "version": catalogue.get(entry.name).version, "settings": settings}
     return Part(slug(entry.name, spec) if settings else entry.name, spec)
 
@@ -116,9 +116,9 @@ def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol
         "dataset": dataset.spec,
         "scheme": entry.name,
         "version": registry.declaration("scheme", entry.name).version,
-        "settings": component_settings("scheme", entry).model_dump(),
+        "settings": component_settings("scheme", entry).model_dump(exclude_none=True),
         "clients": clients,
-        "split": protocol.split.model_dump(),
+        "split": protocol.split.model_dump(exclude_none=True),
         "split_version": SPLIT_VERSION,
     }
     return Part(slug(f"{entry.name}-k{clients}", spec), spec)
@@ -136,18 +136,21 @@ def prepared_part(entry: Entry, training: Training, protocol: Protocol) -> Part:
 
 
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
-    """The method's segment: method, backbone, training and what is scored."""
+    """The method's segment: method, backbone, training and what is scored.
+
+    Settings that are null are left out, so that a new setting whose default null changes nothing keeps every path.
+    """
     spec = {
         "method": entry.name,
         "version": registry.declaration("method", entry.name).version,
-        "settings": component_settings("method", entry).model_dump(),
+        "settings": component_settings("method", entry).model_dump(exclude_none=True),
         "backbone": {
             "name": backbone.name,
             "version": registry.declaration("backbone", backbone.name).version,
-            "settings": _backbone_settings(backbone, training).model_dump(),
+            "settings": _backbone_settings(backbone, training).model_dump(exclude_none=True),
         },
         "prepared": prepared_part(backbone, training, protocol).spec,
-        "training": training.model_dump(exclude={"hidden", "dropout"}),
+        "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,
         "engine_version": ENGINE_VERSION,

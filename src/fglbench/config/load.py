@@ -14,6 +14,7 @@ from fglbench.config import problems as wording
 from fglbench.config.schema import Config, Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError, DataError, FglbenchError, suggest
+from fglbench.reporting.quantities import QUANTITIES
 from fglbench.settings import ComponentSettings
 
 Checked = TypeVar("Checked", bound=Study)
@@ -150,6 +151,10 @@ def _table_problems(study: Study) -> list[str]:
     }
     found = []
     for index, table in enumerate(study.tables):
+        if table.metric not in QUANTITIES:
+            found.append(
+                f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, QUANTITIES)}"
+            )
         fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
         for axis, known in values.items():
             kept = [value for value in known if value in fixed.get(axis, known)]

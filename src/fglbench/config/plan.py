@@ -4,16 +4,25 @@ Seeds of one cell share a job up to `jobs.seeds_per_job`; the job's output is a 
 the folders of its seeds. The stage itself keeps what is finished, so another grouping of seeds repeats nothing.
 """
 
+import csv
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fglbench.config.expand import Expansion, expand
 from fglbench.config.identity import Cell, Part, Spec, seed_ranges, seeds_of
 from fglbench.config.load import load_config, load_study, mirror_of
 from fglbench.config.schema import Config, Study
+from fglbench.errors import ConfigError, suggest
 
 GRID = "grid"
+
+
+_RESERVED = {"all", "data", "train", "tables", "figures", "report", GRID}
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Plan:
@@ -35,20 +44,34 @@ class Plan:
         self.mirror = str(mirror) if mirror else None
         self.components = [str(Path(folder).resolve()) for folder in self.config.components]
         fields = {key: getattr(self.config, key) for key in Study.model_fields}
-        self.studies: dict[str, Expansion] = {GRID: expand(Study.model_construct(**fields))}
+        grid = Study.model_construct(**fields)
+        if problems := _reference_problems(grid, source, studies / "reference"):
+            raise ConfigError(problems)
+        self.studies: dict[str, Expansion] = {GRID: expand(grid)}
+        found: list[str] = []
         for path in sorted(studies.glob("*.yaml")):
-            self.studies[path.stem] = expand(load_study(path))
+            if not re.fullmatch(r"[a-z][a-z0-9-]*", path.stem) or path.stem in _RESERVED:
+                found.append(
+                    f"{path}: '{path.stem}' cannot name a study, which is a target of the workflow; use lower-case "
+                    f"letters, digits and dashes, and none of {', '.join(sorted(_RESERVED))}."
+                )
+                continue
+            study = load_study(path)
+            found += _reference_problems(study, str(path), studies / "reference")
+            self.studies[path.stem] = expand(study)
+        if found:
+            raise ConfigError(found)
         self.active = [GRID, *self.config.studies]
         self._datasets: dict[str, Part] = {}
         self._partitions: dict[tuple[str, str], Part] = {}
         self._prepared: dict[str, Part] = {}
-        self._methods: dict[str, Cell] = {}
+        self._methods: dict[str, tuple[Part, Part]] = {}
         for expansion in self.studies.values():
             for cell in expansion.cells:
-                self._datasets[cell.dataset.slug] = cell.dataset
-                self._partitions[cell.dataset.slug, cell.partition.slug] = cell.partition
-                self._prepared[cell.prepared.slug] = cell.prepared
-                self._methods[cell.method.slug] = cell
+                _remember(self._datasets, cell.dataset.slug, cell.dataset)
+                _remember(self._partitions, (cell.dataset.slug, cell.partition.slug), cell.partition)
+                _remember(self._prepared, cell.prepared.slug, cell.prepared)
+                _remember(self._methods, cell.method.slug, (cell.method, cell.prepared))
 
     def dataset(self, wildcards: Any) -> Spec:
         """The specification of a dataset by its slug."""
@@ -64,26 +87,24 @@ class Plan:
 
     def specs(self, wildcards: Any) -> dict[str, Spec]:
         """Everything that a training job needs to know."""
-        cell = self._methods[wildcards.method]
+        method, prepared = self._methods[wildcards.method]
         return {
             "dataset": self.dataset(wildcards),
             "partition": self.partition(wildcards),
-            "prepared": cell.prepared.spec,
-            "method": cell.method.spec,
+            "prepared": prepared.spec,
+            "method": method.spec,
         }
 
     def cells(self, wildcards: Any) -> dict[int, str]:
         """The cell ids of a training job, by seed."""
-        known = self._methods[wildcards.method]
+        method, prepared = self._methods[wildcards.method]
         dataset = self._datasets[wildcards.dataset]
         partition = self._partitions[wildcards.dataset, wildcards.partition]
-        return {
-            seed: Cell(dataset, partition, known.prepared, known.method, seed).id for seed in seeds_of(wildcards.seeds)
-        }
+        return {seed: Cell(dataset, partition, prepared, method, seed).id for seed in seeds_of(wildcards.seeds)}
 
     def prepared_file(self, wildcards: Any) -> str:
         """The output of preprocessing that a training job reads."""
-        slug = self._methods[wildcards.method].prepared.slug
+        slug = self._methods[wildcards.method][1].slug
         return f"{self.root}/preprocess/{wildcards.dataset}/{wildcards.partition}/{slug}/seeds-{wildcards.seeds}.json"
 
     def evaluated(self, study: str) -> list[str]:
@@ -111,3 +132,33 @@ class Plan:
             for folder, numbers in seeds.items()
             for first in range(0, len(numbers), size)
         }
+
+
+def _remember(known: dict[Key, Value], slug: Key, value: Value) -> None:
+    if known.setdefault(slug, value) != value:
+        raise ConfigError(
+            [f"two different settings have the path '{slug}', by an accident of hashing; change one label."]
+        )
+
+
+def _reference_problems(study: Study, source: str, folder: Path) -> list[str]:
+    """A printed table that does not exist would otherwise be noticed after all training."""
+    if study.reference is None:
+        return [
+            f"{source}: tables[{index}].reference: the study names no 'reference' file."
+            for index, table in enumerate(study.tables)
+            if table.reference
+        ]
+    path = folder / f"{study.reference}.csv"
+    if not path.is_file():
+        known = [file.stem for file in folder.glob("*.csv")]
+        hint = suggest(study.reference, known)
+        return [f"{source}: reference: '{study.reference}' is not a file of printed numbers. {hint}"]
+    with path.open(newline="", encoding="utf-8") as stream:
+        printed = {row["table"] for row in csv.DictReader(stream)}
+    return [
+        f"{source}: tables[{index}].reference.table: '{table.reference.table}' is not in {path.name}. "
+        f"{suggest(table.reference.table, printed)}"
+        for index, table in enumerate(study.tables)
+        if table.reference and table.reference.table not in printed
+    ]

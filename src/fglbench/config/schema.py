@@ -155,6 +155,7 @@ class Jobs(Section):
     """How jobs run; changes no number."""
 
     seeds_per_job: int = Field(5, ge=1, le=50, description="Seeds of a cell that share one process.")
+    jobs_per_card: int = Field(1, ge=1, le=16, description="Training jobs that may share a GPU on this machine.")
     chunk_clients: int | None = Field(None, ge=1, description="Clients trained at once; null: by memory_mb.")
     memory_mb: int | None = Field(None, ge=64, description="Memory a job may use for client chunks; null: no limit.")
     train_mem_mb: int = Field(4000, ge=100, description="Memory that a training job asks of the scheduler.")

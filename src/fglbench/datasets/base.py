@@ -121,18 +121,23 @@ def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
     write_json(folder / "graph.json", {**card, "classes": graph.classes, "cleaning": graph.cleaning})
 
 
-def load_graph(folder: Path) -> Graph:
+def load_graph(folder: Path, features: bool = True) -> Graph:
     """Reads what `save_graph` wrote.
+
+    Args:
+        folder: of the dataset.
+        features: without them the graph has zero columns of features; most of the file is then not read.
 
     Raises:
         StorageError: a file is missing or damaged.
     """
     card = read_json(folder / "graph.json")
-    arrays = read_npz(folder / "graph.npz")
+    skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
+    arrays = read_npz(folder / "graph.npz", skipped=skipped)
     masks = {name.removeprefix("mask_"): array for name, array in arrays.items() if name.startswith("mask_")}
     return Graph(
         edges=arrays["edges"],
-        features=features_from(arrays),
+        features=features_from(arrays) if features else np.zeros((len(arrays["labels"]), 0), dtype=np.float32),
         labels=arrays["labels"],
         classes=card["classes"],
         masks=masks,

@@ -95,6 +95,8 @@ def train(
     recorder = Recorder(federation, schedule.selection_mean)
     train_nodes = federation.count(TRAIN)
     parameter_bytes = stacked.bytes_of(current, shared)
+    if schedule.participation >= 1.0:  # the views of every round are known: they are start-up, not training
+        local.build(np.flatnonzero(train_nodes))
 
     for number in range(schedule.rounds):
         began = time.perf_counter()
@@ -160,13 +162,21 @@ class LocalTraining:
         self._chunk_clients = chunk_clients or federation.num_clients
         self._views: dict[tuple[int, ...], View] = {}
 
+    def build(self, active: np.ndarray) -> None:
+        """Builds the views of fixed chunks of clients ahead of the first round."""
+        for chunk in self._chunks(active):
+            self._view(chunk)
+
+    def _chunks(self, active: np.ndarray) -> list[np.ndarray]:
+        size = self._chunk_clients
+        return [active[first : first + size] for first in range(0, len(active), size)]
+
     def run(
         self, number: int, active: np.ndarray, current: Parameters, received: Parameters, optimiser: Adam | SGD
     ) -> np.ndarray:
         """Trains the active clients in place on `current`; returns their last epoch's loss, [C], nan for the others."""
         losses = np.full(self._federation.num_clients, np.nan, dtype=np.float32)
-        for first in range(0, len(active), self._chunk_clients):
-            chunk = active[first : first + self._chunk_clients]
+        for chunk in self._chunks(active):
             losses[chunk] = self._run_chunk(number, chunk, current, received, optimiser)
         return losses
 

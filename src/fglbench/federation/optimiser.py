@@ -35,26 +35,25 @@ class Adam:
         """One step of some clients, in place on their `leaves` [S, ...] with `gradients` of the same shapes."""
         mean, square = take(self._mean, rows), take(self._square, rows)
         counts = self._steps[clients]
+        tensors = [[part[name] for name in leaves] for part in (leaves, gradients, mean, square)]
         if (counts == counts[0]).all():
-            self._update(leaves, gradients, mean, square, float(counts[0]))
-        else:
-            for position, count in enumerate(counts):
-                own = [{name: t[position] for name, t in part.items()} for part in (leaves, gradients, mean, square)]
-                self._update(own[0], own[1], own[2], own[3], float(count))
+            self._update(tensors, [float(counts[0])] * len(leaves))
+        else:  # the count decides the bias correction, so each client is a tensor of its own in the one call
+            own = [[row for tensor in part for row in tensor.unbind()] for part in tensors]
+            self._update(own, [float(count) for count in counts] * len(leaves))
         self._steps[clients] += 1
         put(self._mean, rows, mean)
         put(self._square, rows, square)
 
-    def _update(
-        self, leaves: Parameters, gradients: Parameters, mean: Parameters, square: Parameters, count: float
-    ) -> None:
+    def _update(self, tensors: list[list[Tensor]], counts: list[float]) -> None:
+        parameters, gradients, mean, square = tensors
         adam(
-            list(leaves.values()),
-            [gradients[name] for name in leaves],
-            [mean[name] for name in leaves],
-            [square[name] for name in leaves],
+            parameters,
+            gradients,
+            mean,
+            square,
             [],
-            [torch.tensor(count, device=tensor.device) for tensor in leaves.values()],
+            [torch.tensor(count, device=parameters[0].device) for count in counts],
             fused=True,
             amsgrad=False,
             beta1=0.9,

@@ -26,7 +26,8 @@ class Step:
         clients: [S] int64 ids of the clients in this step; they may be a chunk of the round's clients.
         parameters: the current parameters, [S, ...] leaves under autograd.
         received: the same clients' parameters at the start of the round, [S, ...] constants.
-        output: logits [outputs, classes] and hidden representation of the view's output rows.
+        output: logits [outputs, classes] of the view's output rows, and the representation before the classifier with
+            the level whose rows it lives on: those of client s are `view.ptrs[level][s]:view.ptrs[level][s + 1]`.
         view: the rows the step computes on.
     """
 

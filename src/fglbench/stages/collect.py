@@ -127,8 +127,8 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
     if record is None or not path.exists():
         return None
     history = read_npz(path)
-    counts = read_json(results / placement.cell.folder("split") / "card.json")
-    totals = {role: max(sum(counts[role]), 1) for role in ("val", "test")}
+    card = read_json(results / placement.cell.folder("split") / "card.json")
+    mean = placement.cell.method.spec["mean"]
     losses = np.ma.masked_invalid(history["train_loss"]).mean(axis=1).filled(np.nan)
     return pd.DataFrame(
         {
@@ -137,11 +137,21 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
             "train_seconds": history["train_seconds"],
             "bytes_up": history["bytes_up"],
             "bytes_down": history["bytes_down"],
-            "val_accuracy": history["val_correct"].sum(1) / totals["val"],
-            "test_accuracy": history["test_correct"].sum(1) / totals["test"],
+            "val_accuracy": _accuracy(history["val_correct"], np.asarray(card["val"]), mean),
+            "test_accuracy": _accuracy(history["test_correct"], np.asarray(card["test"]), mean),
             "train_loss": losses,
         }
     )
+
+
+def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
+    """[R] accuracy by the protocol's client mean from [R, C] correct nodes; nan where no client has such nodes."""
+    present = sizes > 0
+    if not present.any():
+        return np.full(len(correct), np.nan)
+    if mean == "pooled":
+        return correct.sum(1) / sizes.sum()
+    return (correct[:, present] / sizes[present]).mean(1)
 
 
 def _partition_rows(expansion: Expansion, results: Path) -> Iterator[dict[str, Any]]:
@@ -175,7 +185,10 @@ def _study(
 ) -> dict[str, Any]:
     study = expansion.study.model_dump()
     runs = [record["run"] for record in loaded.values() if record]
-    versions = {key: value for run in runs[:1] for key, value in run["versions"].items()}
+    versions = {
+        name: ", ".join(sorted({run["versions"][name] for run in runs if name in run["versions"]}))
+        for name in sorted({name for run in runs for name in run["versions"]})
+    }
     hardware = sorted({f"{run['device']['type']}: {run['device']['name']}" for run in runs if run["device"]})
     shown = {key: study["protocol"][key] for key in ("reading", "mean")}
     tables = [{**table, **{key: table[key] or shown[key] for key in shown}} for table in study.pop("tables")]

@@ -18,7 +18,7 @@ from fglbench.datasets.catalogue import Counts, DatasetSpec
 from fglbench.datasets.fetch import fetch
 from fglbench.errors import DataError, StorageError
 from fglbench.settings import ComponentSettings
-from fglbench.storage import read_json, replacing
+from fglbench.storage import exclusive, read_json, replacing
 
 
 def download(dataset: Mapping[str, Any], folder: Path, mirror: Path | None = None) -> dict[str, Any]:
@@ -39,6 +39,11 @@ def download(dataset: Mapping[str, Any], folder: Path, mirror: Path | None = Non
     folder = Path(folder)
     spec = catalogue.get(dataset["name"])
     settings = spec.read_settings(dataset.get("settings") or {})
+    with exclusive(folder):
+        return _download(spec, settings, folder, mirror)
+
+
+def _download(spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None) -> dict[str, Any]:
     finished = _finished(spec, settings, folder)
     if finished is not None:
         return finished

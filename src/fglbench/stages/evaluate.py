@@ -49,6 +49,11 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     if run["outcome"]["state"] != "ok":
         return metrics
     predictions = _read_predictions(train_folder, run["files"])
+    if run["split"] != read_json(split_folder / "card.json")["sha256"]:
+        raise StorageError(
+            f"{train_folder} was trained on another split than the one in {split_folder}, which was made anew since. "
+            "Run the train stage again (snakemake --forcerun train_cell): it keeps what still fits."
+        )
     split = read_npz(split_folder / "split.npz", ["nodes", "ptr", "role"])
     if split["nodes"].size and split["nodes"].max() >= len(labels):
         raise StorageError(

@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, features_from, load_graph
+from fglbench.errors import DataError, StorageError
 from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.split import load_split
-from fglbench.storage import read_json, read_npz, write_npz
+from fglbench.storage import exclusive, read_json, read_npz, write_npz
 
 if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
@@ -37,14 +38,20 @@ def normalised(adjacency: sp.csr_matrix, r: float) -> sp.csr_matrix:
 
 
 def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
-    """Each row divided by its sum; rows that sum to zero stay zero."""
+    """Each row divided by its sum; rows that sum to zero stay zero.
+
+    Raises:
+        DataError: a feature is negative, so that sums near zero would blow rows up.
+    """
+    if features.min() < 0:
+        raise DataError("protocol.features: row needs features without negative values; use features: raw here.")
     total = np.asarray(features.sum(axis=1), dtype=np.float32).reshape(-1, 1)
     factor = np.divide(1.0, total, out=np.zeros_like(total), where=total != 0)
     return features * factor if isinstance(features, np.ndarray) else sp.csr_matrix(features.multiply(factor))
 
 
 def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:
-    """Writes `seed<k>/federation.npz` for each seed; those that exist are kept.
+    """Writes `seed<k>/federation.npz` for each seed; those that were made from the same split are kept.
 
     Args:
         graph_folder, split_folder: results of download and split.
@@ -52,12 +59,27 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
         seeds: cell seeds.
         folder: where to write.
     """
-    missing = [seed for seed in seeds if not (folder / f"seed{seed}" / FILE).exists()]
-    if not missing:
-        return
-    graph = load_graph(graph_folder)
-    for seed in missing:
-        write_npz(folder / f"seed{seed}" / FILE, prepared_arrays(graph, split_folder / f"seed{seed}", spec))
+    graph: Graph | None = None
+    for seed in seeds:
+        source, target = split_folder / f"seed{seed}", folder / f"seed{seed}" / FILE
+        with exclusive(target):
+            if split_of(target) == split_checksum(source):
+                continue
+            graph = graph or load_graph(graph_folder)
+            write_npz(target, prepared_arrays(graph, source, spec))
+
+
+def split_checksum(split_folder: Path) -> str:
+    """SHA-256 of a seed's split, from its card."""
+    return read_json(split_folder / "card.json")["sha256"]
+
+
+def split_of(prepared: Path) -> str | None:
+    """The checksum of the split that a federation file was made from; None where there is no such file."""
+    try:
+        return read_npz(prepared, ["split"])["split"].tobytes().hex()
+    except StorageError:
+        return None
 
 
 def prepared_arrays(graph: Graph, split_folder: Path, spec: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -65,6 +87,7 @@ def prepared_arrays(graph: Graph, split_folder: Path, spec: dict[str, Any]) -> d
     split = load_split(split_folder)
     operator = normalised(induced_edges(graph, split.nodes, split.ptr), spec["r"])
     arrays = {
+        "split": np.frombuffer(bytes.fromhex(split_checksum(split_folder)), dtype=np.uint8),
         "nodes": split.nodes,
         "ptr": split.ptr,
         "role": split.role,

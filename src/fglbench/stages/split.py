@@ -13,7 +13,16 @@ from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
 from fglbench.partition.split import SplitSettings, assign_roles, check_roles
-from fglbench.storage import hash_arrays, hash_file, read_json, read_npz, replacing_directory, write_json, write_npz
+from fglbench.storage import (
+    exclusive,
+    hash_arrays,
+    hash_file,
+    read_json,
+    read_npz,
+    replacing_directory,
+    write_json,
+    write_npz,
+)
 
 
 @dataclass(frozen=True)
@@ -52,12 +61,13 @@ def split(graph_folder: Path, spec: Mapping[str, Any], seeds: list[int], folder:
         PartitionError: a partition cannot be made; the seed it happened at leaves nothing behind.
         StorageError: the graph cannot be read.
     """
-    graph = load_graph(graph_folder)
+    graph = load_graph(graph_folder, features=False)
     for seed in seeds:
         target = Path(folder) / f"seed{seed}"
         request = _request(graph, spec, seed)
-        if not _finished(target, request):
-            _make(graph, request, target)
+        with exclusive(target):
+            if not _finished(target, request):
+                _make(graph, request, target)
 
 
 def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:

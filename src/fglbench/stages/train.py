@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
-
 from fglbench import registry
+from fglbench.cards import VARIABLE
 from fglbench.errors import StorageError
-from fglbench.storage import hash_file, read_json, replacing_directory, write_json, write_npz
+from fglbench.stages.preprocess import FILE, split_of
+from fglbench.storage import exclusive, hash_file, read_json, replacing_directory, write_json, write_npz
 
 if TYPE_CHECKING:
     from fglbench.federation.record import Result
@@ -28,16 +28,23 @@ RECORD = "run.json"
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "defaultcpuallocator", "cublas_status_alloc_failed")
 
 
-def is_complete(folder: Path, cell: str) -> bool:
+def is_complete(folder: Path, cell: str, split: str | None) -> bool:
     """Whether a run folder holds the finished record of this cell and every file that the record names, unaltered.
 
-    A run that failed with an error counts as unfinished: it is tried again.
+    A run that failed with an error or ran out of memory counts as unfinished: when its job runs again (`snakemake
+    --forcerun train_cell`), it is tried again.
+
+    Args:
+        folder: of the seed.
+        cell: the cell's id.
+        split: checksum of the split that it must have been trained on.
     """
     try:
         record = read_json(folder / RECORD)
         return (
             record["cell"] == cell
-            and record["outcome"]["state"] != "failed"
+            and record["split"] == split
+            and record["outcome"]["state"] not in ("failed", "oom")
             and all(hash_file(folder / name) == digest for name, digest in record["files"].items())
         )
     except (StorageError, OSError, KeyError):
@@ -72,8 +79,8 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     for seed, cell in cells.items():
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
-        with FileLock(folder / f".seed{seed}.lock"):
-            if is_complete(folder / f"seed{seed}", cell):
+        with exclusive(folder / f"seed{seed}"):
+            if is_complete(folder / f"seed{seed}", cell, split_of(prepared_folder / f"seed{seed}" / FILE)):
                 print(f"seed {seed}: done already, kept", flush=True)
                 continue
             settings = {"device": device, "threads": threads, "chunk_clients": chunk_clients, "memory_mb": memory_mb}
@@ -119,6 +126,7 @@ def train_seed(
         traceback.print_exc()
         state = "oom" if _is_out_of_memory(error) else "failed"
         outcome |= {"state": state, "reason": f"{type(error).__name__}: {error}"[:500]}
+    machine["split"] = split_of(prepared_folder / FILE)
     return _write(folder, specs, seed, cell, result, outcome, machine, began)
 
 
@@ -143,7 +151,12 @@ def _run(
         ("cuda" if torch.cuda.is_available() else "cpu") if settings["device"] == "auto" else settings["device"]
     )
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    machine = {"device": {"type": device.type, "name": name}, "versions": {"torch": torch.__version__}}
+    card = os.environ.get(VARIABLE) if device.type == "cuda" else None
+    machine = {
+        "device": {"type": device.type, "name": name, "card": card},
+        "threads": settings["threads"],
+        "versions": {"torch": torch.__version__},
+    }
     federation = load_federation(graph_folder, prepared_folder, specs["prepared"])
     spec = specs["method"]
     backbone_module = registry.module("backbone", spec["backbone"]["name"])
@@ -207,6 +220,9 @@ def _write(
             "host": platform.node(),
             "cores": os.cpu_count(),
             "device": machine.get("device"),
+            "threads": machine.get("threads"),
+            "chunk_clients": machine.get("chunk_clients"),
+            "split": machine["split"],
             "versions": {**_versions(), **machine.get("versions", {})},
             "files": {path.name: hash_file(path) for path in sorted(temporary.iterdir())},
         }

@@ -1,0 +1,109 @@
+"""Which card a training job uses: one job a card, or a set number, by locks that die with their job.
+
+A job claims its card before torch is loaded and sees that one alone (`CUDA_VISIBLE_DEVICES`), so code never names a
+device number. Snakemake's `--resources gpu=N` says how many jobs run at once; the locks say which card each of them
+has, also between two workflows on one machine. A card that a scheduler gave to the job is left as it is.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fglbench.errors import FglbenchError
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+_SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
+_POLL_S = 0.2
+
+
+class CardError(FglbenchError):
+    """No card where one was asked for."""
+
+
+def list_cards(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The cards that this process may use, as `CUDA_VISIBLE_DEVICES` names them; asks nvidia-smi, never torch.
+
+    A value of `CUDA_VISIBLE_DEVICES` that is set already restricts them.
+    """
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=60, check=True,
+        ).stdout.splitlines()  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    cards = [[field.strip() for field in line.split(",")] for line in listed if line.strip()]
+    allowed = environment.get(VARIABLE)
+    if allowed is None:
+        return [uuid for _, uuid in cards]
+    names = [name.strip() for name in allowed.split(",") if name.strip()]
+    return [uuid for name in names for index, uuid in cards if name in (index, uuid)]
+
+
+def given_by_scheduler(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a scheduler chose this job's cards."""
+    return VARIABLE in environment and any(name in environment for name in _SCHEDULERS)
+
+
+@contextmanager
+def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None) -> Iterator[str | None]:
+    """Claims a card for this process and makes it the only visible one; waits while all are taken.
+
+    Args:
+        device: "auto" (a card where there is one), "cuda" (a card or an error) or "cpu" (none is visible).
+        jobs_per_card: how many jobs may hold one card; all cards get a first job before one gets a second.
+        folder: where the locks are; all jobs of one machine and user must name the same.
+
+    Yields:
+        The card, or None on CPU or where a scheduler has chosen.
+
+    Raises:
+        CardError: "cuda" without a card.
+    """
+    if device == "cpu":
+        os.environ[VARIABLE] = ""
+        yield None
+        return
+    if given_by_scheduler():
+        yield None
+        return
+    cards = list_cards()
+    if not cards:
+        if device == "cuda":
+            raise CardError(
+                f"device: cuda, but no card is visible to this job ({VARIABLE}={os.environ.get(VARIABLE)!r}, and "
+                "nvidia-smi lists none of them). Set device: auto or cpu, or see what nvidia-smi says."
+            )
+        yield None
+        return
+    folder = folder or Path(tempfile.gettempdir()) / f"fglbench-cards-{os.getuid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    slots = [(card, folder / f"{card}.{slot}.lock") for slot in range(jobs_per_card) for card in cards]
+    lock, card = _first_free(slots)
+    os.environ[VARIABLE] = card
+    try:
+        yield card
+    finally:
+        lock.release()
+
+
+def _first_free(slots: list[tuple[str, Path]]) -> tuple[FileLock, str]:
+    told = False
+    while True:
+        for card, path in slots:
+            lock = FileLock(path)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                continue
+            return lock, card
+        if not told:
+            print(f"all {len({card for card, _ in slots})} cards are taken; waiting for one", flush=True)
+            told = True
+        time.sleep(_POLL_S)

@@ -1,0 +1,106 @@
+"""Cards are given to one job each, by locks that die with their job; tested with a nvidia-smi of the test's own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fglbench.cards import VARIABLE, CardError, claimed_card, given_by_scheduler, list_cards
+
+JOB = """
+import os, sys, time
+from pathlib import Path
+from fglbench.cards import claimed_card
+with claimed_card("auto", int(sys.argv[2]), Path(sys.argv[1])) as card:
+    assert "torch" not in sys.modules
+    began = time.time()
+    time.sleep(float(sys.argv[3]))
+    print(card, os.environ["CUDA_VISIBLE_DEVICES"], began, time.time(), flush=True)
+"""
+
+
+@pytest.fixture
+def two_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with the cards GPU-a and GPU-b; the folder of their locks."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho '0, GPU-a'\necho '1, GPU-b'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    for name in (VARIABLE, "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID"):
+        # Set first, so that what the code sets is undone after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return tmp_path / "locks"
+
+
+def start(locks: Path, per_card: int, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", JOB, str(locks), str(per_card), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_cards_are_listed_and_restricted(two_cards, monkeypatch):
+    assert list_cards() == ["GPU-a", "GPU-b"]
+    assert list_cards({VARIABLE: "1"}) == ["GPU-b"]
+    assert list_cards({VARIABLE: "GPU-b,0"}) == ["GPU-b", "GPU-a"]
+    assert list_cards({VARIABLE: ""}) == []
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert list_cards() == []
+
+
+@pytest.mark.parametrize(("per_card", "jobs"), [(1, 5), (2, 7)])
+def test_no_card_is_held_by_more_jobs_than_allowed_and_all_are_used(two_cards, per_card, jobs):
+    running = [start(two_cards, per_card, 0.5) for _ in range(jobs)]
+    spans = []
+    for job in running:
+        out, _ = job.communicate(timeout=120)
+        assert job.returncode == 0
+        card, seen, began, ended = out.splitlines()[-1].split()
+        assert card == seen
+        spans.append((card, float(began), float(ended)))
+    assert {card for card, _, _ in spans} == {"GPU-a", "GPU-b"}
+    for card, began, _ in spans:
+        assert sum(other == card and b <= began < e for other, b, e in spans) <= per_card
+
+
+def test_a_killed_job_frees_its_card(two_cards, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "0")
+    first = start(two_cards, 1, 600)
+    deadline = time.time() + 60
+    while not list(two_cards.glob("*.lock")) and time.time() < deadline:
+        time.sleep(0.05)
+    second = start(two_cards, 1, 0)
+    assert second.stdout is not None
+    assert "waiting for one" in second.stdout.readline()
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    out, _ = second.communicate(timeout=60)
+    assert out.split()[0] == "GPU-a"
+
+
+def test_a_schedulers_choice_is_left_alone(two_cards, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "7")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert given_by_scheduler()
+    with claimed_card("cuda", folder=two_cards) as card:
+        assert card is None
+        assert os.environ[VARIABLE] == "7"
+    assert not two_cards.exists()
+
+
+def test_cpu_sees_no_card(two_cards):
+    with claimed_card("cpu", folder=two_cards) as card:
+        assert card is None
+        assert os.environ[VARIABLE] == ""
+
+
+def test_without_a_card_auto_goes_on_and_cuda_says_what_to_do(two_cards, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with claimed_card("auto", folder=two_cards) as card:
+        assert card is None
+    with pytest.raises(CardError, match="Set device: auto or cpu"), claimed_card("cuda", folder=two_cards):
+        pass

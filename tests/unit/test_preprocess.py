@@ -1,0 +1,66 @@
+"""Operators and features that preprocessing makes, by hand and against independent implementations."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from fglbench.datasets.base import save_graph
+from fglbench.errors import DataError
+from fglbench.stages.preprocess import FILE, normalised, preprocess, row_normalised, split_of
+from fglbench.stages.split import split
+from fglbench.storage import read_json, read_npz
+
+PATH = sp.csr_matrix(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=np.float32))
+
+
+def test_the_symmetric_operator_of_a_path_by_hand():
+    # Degrees with self-loops: 2, 3, 2.
+    expected = np.array([[1 / 2, 6**-0.5, 0], [6**-0.5, 1 / 3, 6**-0.5], [0, 6**-0.5, 1 / 2]])
+    np.testing.assert_allclose(normalised(PATH, 0.5).toarray(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("r", "axis"), [(0.0, 1), (1.0, 0)])
+def test_the_limits_of_the_kernel_coefficient_average_over_rows_or_columns(r, axis):
+    np.testing.assert_allclose(normalised(PATH, r).toarray().sum(axis=axis), np.ones(3), rtol=1e-6)
+
+
+def test_the_operator_is_that_of_pyg(tiny_graph):
+    adjacency = tiny_graph.adjacency()
+    index, weight = gcn_norm(torch.from_numpy(tiny_graph.edges), num_nodes=tiny_graph.num_nodes)
+    theirs = sp.coo_matrix((weight.numpy(), index.numpy()), shape=adjacency.shape).toarray()
+    np.testing.assert_allclose(normalised(adjacency, 0.5).toarray(), theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_rows_are_divided_by_their_sum_and_empty_ones_stay(kind):
+    rows = row_normalised(kind(np.array([[1, 3], [0, 0], [2, 0]], dtype=np.float32)))
+    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    np.testing.assert_allclose(dense, [[0.25, 0.75], [0, 0], [1, 0]])
+
+
+def test_rows_with_negative_features_are_refused():
+    with pytest.raises(DataError, match="use features: raw"):
+        row_normalised(np.array([[1.0, -1.0]], dtype=np.float32))
+
+
+def test_a_federation_file_follows_its_split(tiny_graph, tmp_path):
+    save_graph(tiny_graph, tmp_path / "graph", {})
+    roles = {"kind": "ratios", "train": 0.2, "val": 0.4, "test": 0.4, "empty": "keep"}
+    spec = {"dataset": "tiny", "scheme": "random", "clients": 2, "settings": {}, "split": roles}
+    prepared = {"features": "raw", "r": 0.5, "hops": 1}
+    split(tmp_path / "graph", spec, [0], tmp_path / "split")
+    preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")
+    target = tmp_path / "out" / "seed0" / FILE
+    assert split_of(target) == read_json(tmp_path / "split" / "seed0" / "card.json")["sha256"]
+    before = target.stat().st_mtime_ns
+    preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")
+    assert target.stat().st_mtime_ns == before
+    split(
+        tmp_path / "graph", {**spec, "split": {**roles, "train": 0.6, "val": 0.2, "test": 0.2}}, [0], tmp_path / "split"
+    )
+    preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")
+    np.testing.assert_array_equal(
+        read_npz(target)["role"], read_npz(tmp_path / "split" / "seed0" / "split.npz")["role"]
+    )
