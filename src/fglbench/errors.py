@@ -43,7 +43,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
     """The tail of an "unknown name" message: the closest valid name where one is near, else all valid names."""
     from rapidfuzz import process
 
-    names = sorted(choices)
+    names = sorted(set(choices))
     match = process.extractOne(str(value), names, score_cutoff=60)
     if match:
         return f"Did you mean '{match[0]}'? Valid: {', '.join(names)}."

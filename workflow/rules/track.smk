@@ -18,7 +18,6 @@ rule track_study:
     resources:
         mem_mb=grows(2000),
         runtime=60,
-        tracking_store=1,
     params:
         uri=PLAN.config.tracking.uri,
         experiment=PLAN.config.tracking.experiment,

@@ -89,19 +89,21 @@ def _given(args: argparse.Namespace, names: dict[str, Any]) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the cell; exit status 1 where its outcome is not ok."""
+    from fglbench.cards import claimed_card
     from fglbench.config.schema import Training
     from fglbench.single import run_cell, terminal_progress
 
     values = values_of(args)
     rounds = values["training"].get("rounds", Training().rounds)
-    done = run_cell(
-        values,
-        Path(args.results),
-        threads=args.threads,
-        force=args.force,
-        own_process=True,
-        progress=terminal_progress(rounds),
-    )
+    with claimed_card(args.device):
+        done = run_cell(
+            values,
+            Path(args.results),
+            threads=args.threads,
+            force=args.force,
+            own_process=True,
+            progress=terminal_progress(rounds),
+        )
     done["total_seconds"] = time.perf_counter() - args.began
     print(_text(done))
     if args.json:
