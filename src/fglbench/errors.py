@@ -44,7 +44,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
     from rapidfuzz import process
 
     names = sorted(set(choices))
-    match = process.extractOne(str(value), names, score_cutoff=60)
+    match = process.extractOne(str(value), names, score_cutoff=65)
     if match:
         return f"Did you mean '{match[0]}'? Valid: {', '.join(names)}."
     return f"Valid: {', '.join(names)}."

@@ -87,7 +87,10 @@ def declaration(kind: str, name: str) -> Declaration:
     path = _files(kind).get(name)
     if path is None:
         raise ComponentError(f"'{name}' is not a {kind}. {suggest(name, _files(kind))} See 'fglbench list {kind}s'.")
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    except SyntaxError as error:
+        raise ComponentError(f"{path}:{error.lineno}: is not valid Python: {error.msg}.") from error
     namespace: dict[str, Any] = {export: getattr(settings_module, export) for export in settings_module.__all__}
     namespace["__name__"] = f"fglbench.declarations.{path.stem}"
     constants: dict[str, Any] = {}
@@ -117,6 +120,10 @@ def _evaluate(node: ast.ClassDef, path: Path, namespace: dict[str, Any]) -> None
         raise ComponentError(
             f"{path}:{node.lineno}: class 'Settings' uses {error.name!r}, but it is read without the file's imports; "
             f"it may use {', '.join(settings_module.__all__)} and plain Python."
+        ) from error
+    except Exception as error:
+        raise ComponentError(
+            f"{path}:{node.lineno}: class 'Settings' fails: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -16,7 +16,7 @@ __all__ = ["Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section
 class Section(BaseModel):
     """A part of a configuration: unknown keys are refused, text is never read as a number, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ComponentSettings(Section):

@@ -182,10 +182,10 @@ def summary(single: Single) -> dict[str, Any]:
         "test_accuracy_pooled": accuracy("test", "pooled"),
         "test_accuracy_macro": accuracy("test", "macro"),
         "val_accuracy_pooled": accuracy("val", "pooled"),
+        "selected_round": scores["round"] if scores else None,
         **{
             key: record[key]
             for key in (
-                "selected_round",
                 "rounds_run",
                 "train_seconds",
                 "eval_seconds",

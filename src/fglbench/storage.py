@@ -20,6 +20,12 @@ from filelock import FileLock
 
 from fglbench.errors import StorageError
 
+MAKE_AGAIN = (
+    "Remove the folder of its seed and the seeds-*.json beside that folder, and run the workflow again: it makes what "
+    "is missing and keeps the rest."
+)
+"""The next step where a file of a stage is missing or damaged."""
+
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces; equal values give equal text. NaN and infinity are refused."""
@@ -125,8 +131,10 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StorageError(f"{path} is missing. {MAKE_AGAIN}") from error
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read as JSON ({error}). Remove it and run the stage again.") from error
+        raise StorageError(f"{path} cannot be read as JSON ({error}). {MAKE_AGAIN}") from error
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -149,6 +157,4 @@ def read_npz(path: Path, names: list[str] | None = None, skipped: tuple[str, ...
             wanted = names if names is not None else [name for name in archive.files if name not in skipped]
             return {name: archive[name] for name in wanted}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise StorageError(
-            f"{path} cannot be read as plain arrays ({error}). Remove it and run its stage again."
-        ) from error
+        raise StorageError(f"{path} cannot be read as plain arrays ({error}). {MAKE_AGAIN}") from error

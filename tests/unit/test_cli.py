@@ -280,3 +280,15 @@ def test_doctor_fails_where_something_is_wrong(
     assert "PROBLEM  no-such-package" in said
     assert "PROBLEM  mirror" in said
     assert "2 problems: no-such-package, mirror" in said
+
+
+def test_a_method_in_a_folder_of_the_users_own_is_trained(tmp_path):
+    source = Path(__file__).parents[2] / "src" / "fglbench" / "methods" / "fedprox.py"
+    (tmp_path / "mine" / "methods").mkdir(parents=True)
+    (tmp_path / "mine" / "methods" / "nearby.py").write_text(source.read_text())
+    command = [sys.executable, "-m", "fglbench", "train", "--dataset", "karate", "--clients", "2", "--rounds", "2"]
+    command += ["--method", "nearby", "--set", "mu=0.5", "--components", str(tmp_path / "mine"), "--json"]
+    done = subprocess.run(
+        [*command, "--results", str(tmp_path / "results")], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1])["outcome"] == "ok"

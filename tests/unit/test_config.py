@@ -113,6 +113,51 @@ def test_a_missing_key_says_what_it_is():
         load_config(values)
 
 
+def test_a_value_of_a_wrong_type_hides_no_other_problem():
+    found = problems(
+        datasets=["corra"],
+        clients=[0, 5, 5, "7"],
+        training={"lr": "1e-3", "foo": 1},
+        methods=[],
+        data={"mirror": "/nowhere"},
+        studies=["x", "x"],
+        components=["/no"],
+    )
+    for start in ("datasets[0]", "clients[0]", "clients: 5", "clients[3]", "training.lr", "training.foo", "methods"):
+        assert any(problem.startswith(f"my.yaml: {start}") for problem in found), (start, found)
+    for start in ("data.mirror", "studies[0]", "studies: 'x'", "components"):
+        assert any(problem.startswith(f"my.yaml: {start}") for problem in found), (start, found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"training": {"lr": float("inf")}}, "my.yaml: training.lr: inf"),
+        ({"methods": [{"name": "fedprox", "mu": float("nan")}]}, "my.yaml: methods[0].mu: nan"),
+        ({"components": 5}, "my.yaml: components: 5 is not a list"),
+        ({"datasets": "cora"}, "my.yaml: datasets: 'cora' is not a list; write [cora]."),
+        ({"training": {"rounds": "10"}}, "my.yaml: training.rounds: '10' is text to YAML, not a number. Write 10 "),
+        (
+            {"protocol": {"split": {"kind": "public"}}, "datasets": ["photo"]},
+            "my.yaml: protocol.split.kind: 'photo' has no",
+        ),
+        (
+            {"protocol": {"features": "row"}, "datasets": ["digits"]},
+            "my.yaml: protocol.features: 'digits' has negative",
+        ),
+        ({"seeds": "3"}, "my.yaml: seeds: '3' is text to YAML, not a number. Write 3 without quotes."),
+        ({"methods": ["fedprox", {"name": "fedprox", "mu": 0.01}]}, "my.yaml: methods: 'fedprox' is listed 2 times."),
+        (
+            {"tables": [{"name": "t", "title": "T", "rows": ["label", "label"]}]},
+            "my.yaml: tables[0]: axis 'label' is listed 2 times.",
+        ),
+        ({"protocol": {"split": {"train": 0.5, "val": 0.5, "test": 0.0}}}, "my.yaml: protocol.split.test: 0.0"),
+    ],
+)
+def test_odd_values_are_reported_too(changes, expected):
+    assert any(problem.startswith(expected) for problem in problems(**changes)), problems(**changes)
+
+
 def test_all_problems_come_in_one_report():
     found = problems(datasets=["corra"], clients=[0], methods=["fedproxx", "local", "local"])
     assert len(found) == 4

@@ -72,7 +72,9 @@ def copy_of(mirror: Path, name: str, folder: Path) -> Path:
 
 
 def files_in(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    """All files but the empty ones that locks leave beside what they guard."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return sorted(str(path.relative_to(folder)) for path in found)
 
 
 def point_at(monkeypatch, name: str, **changes) -> None:

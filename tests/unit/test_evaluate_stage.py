@@ -95,7 +95,9 @@ def test_altered_predictions_are_refused_by_name(tmp_path):
     data = bytearray(path.read_bytes())
     data[200] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(StorageError, match=r"seed0/predictions\.npz does not match its checksum.*train stage again"):
+    with pytest.raises(
+        StorageError, match=r"seed0/predictions\.npz does not match its checksum.*run the workflow again"
+    ):
         evaluate(train, split, graph, [0], tmp_path / "out")
     assert not (tmp_path / "out" / "seed0" / "metrics.json").exists()
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fglbench.config.entries import labels
 from fglbench.config.expand import expand
 from fglbench.config.identity import seed_ranges, seeds_of, slug
-from fglbench.config.load import labels
 from fglbench.config.schema import Study
 
 BASE = {

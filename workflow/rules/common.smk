@@ -58,8 +58,10 @@ def grows(mb):
 
 
 def study_files(study):
-    """Tables, figures and report of a study."""
+    """Records, tables, figures and report of a study."""
+    records = ["runs.parquet", "curves.parquet", "partitions.parquet", "study.json"]
     return [
+        *[f"{RESULTS}/studies/{study}/{name}" for name in records],
         *[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
         *[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
         f"{RESULTS}/report/{study}.html",

@@ -3,7 +3,8 @@
 import argparse
 
 from fglbench.commands import components, places
-from fglbench.config.load import read_yaml, settings_class
+from fglbench.config.entries import settings_class
+from fglbench.config.load import read_yaml
 from fglbench.errors import FglbenchError
 
 PLURALS = {"datasets": "dataset", "methods": "method", "backbones": "backbone", "schemes": "scheme"}

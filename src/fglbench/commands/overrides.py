@@ -6,11 +6,12 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from fglbench.config.load import settings_class
+from fglbench.config.entries import settings_class
 from fglbench.config.schema import Protocol, Training
 from fglbench.errors import ConfigError, suggest
 
 ENTRIES = {"dataset": "datasets", "scheme": "partitions", "method": "methods", "backbone": "backbones"}
+BARE = ("method", "backbone", "training", "scheme", "dataset")
 SECTIONS: dict[str, type[BaseModel]] = {"training": Training, "protocol": Protocol}
 
 
@@ -44,21 +45,22 @@ def apply(assignments: list[str], values: dict[str, Any]) -> None:
     """Writes assignments into the values of a one-cell configuration.
 
     A key may name its section: `dataset.nodes`, `scheme.alpha`, `method.mu`, `backbone.depth`, `training.lr`,
-    `protocol.split.train`. A bare key is the method's setting, else the backbone's, else one of training.
+    `protocol.split.train`. A bare key is a setting of the method, else of the backbone, of training, the scheme or the
+    dataset.
 
     Raises:
         ConfigError: with every key that is not known, and the closest one that is.
         ComponentError, DataError: no such component.
     """
     known = {section: _keys(section, values) for section in (*ENTRIES, *SECTIONS)}
-    bare = [key for section in ("method", "backbone", "training") for key in known[section]]
+    bare = [key for section in BARE for key in known[section]]
     valid = [*bare, *(f"{section}.{key}" for section in ("dataset", "scheme", "protocol") for key in known[section])]
     problems = []
     for assignment in assignments:
         key, value = split_assignment(assignment)
         section, dot, rest = key.partition(".")
         if not (dot and section in known):
-            section = next((name for name in ("method", "backbone", "training") if key in known[name]), "")
+            section = next((name for name in BARE if key in known[name]), "")
             rest = key
         if section and rest in known[section]:
             _put(values, section, rest, value)

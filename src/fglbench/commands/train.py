@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fglbench.commands import overrides
+from fglbench.commands import components, overrides
 
 TRAINING = {
     "rounds": (int, "communication rounds"),
@@ -24,6 +24,14 @@ PROTOCOL = {
 }
 SCORES = ("test_accuracy_pooled", "test_accuracy_macro", "val_accuracy_pooled")
 JOBS = {"chunk_clients": "clients trained at once", "memory_mb": "memory for client chunks, in MiB"}
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more; argparse names the option where it is not."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="any setting: mu=0.01, dataset.nodes=1000, scheme.alpha=0.1, protocol.split.train=0.6; may be repeated",
     )
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (1)")
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
     for name, text in JOBS.items():
         parser.add_argument(_option(name), type=int, metavar="N", help=text)
     parser.add_argument("--force", action="store_true", help="train again although the cell is there")
@@ -65,6 +73,7 @@ def values_of(args: argparse.Namespace) -> dict[str, Any]:
         ConfigError: `--set` names an unknown setting.
         ComponentError, DataError: no such component.
     """
+    components.use_folders(args.components)
     values: dict[str, Any] = {
         "datasets": [{"name": args.dataset}],
         "partitions": [{"name": args.scheme}],

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from fglbench import registry
+from fglbench.config.entries import component_settings, labels
 from fglbench.config.identity import (
     ENGINE_VERSION,
     PREPROCESS_VERSION,
@@ -15,7 +16,6 @@ from fglbench.config.identity import (
     Part,
     slug,
 )
-from fglbench.config.load import component_settings, labels
 from fglbench.config.schema import Entry, Protocol, Study, Training
 from fglbench.datasets import catalogue
 

@@ -1,5 +1,6 @@
 """Turns pydantic's findings into sentences: where, what was seen, what is valid, what to do."""
 
+import math
 import types
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -17,7 +18,8 @@ def sentences(error: ValidationError, model: type[BaseModel], source: str, prefi
         source: the file.
         prefix: key under which the model stands in the file.
     """
-    return [_sentence(finding, model, source, prefix) for finding in error.errors(include_url=False)]
+    found = [_sentence(finding, model, source, prefix) for finding in error.errors(include_url=False)]
+    return list(dict.fromkeys(found))
 
 
 def key_path(location: tuple[int | str, ...], prefix: str = "") -> str:
@@ -32,7 +34,9 @@ def key_path(location: tuple[int | str, ...], prefix: str = "") -> str:
 
 
 def _sentence(finding: Any, model: type[BaseModel], source: str, prefix: str) -> str:
-    kind, value, location = finding["type"], finding["input"], finding["loc"]
+    kind, value = finding["type"], finding["input"]
+    # A field of several types is reported once for each; the type's own part of the place says nothing to a user.
+    location = tuple(part for part in finding["loc"] if part not in ("int", "str", "list[int]", "list[union[str,int]]"))
     where = f"{source}: {key_path(location, prefix)}"
     if kind == "extra_forbidden":
         parent = _model_at(model, location[:-1])
@@ -41,10 +45,17 @@ def _sentence(finding: Any, model: type[BaseModel], source: str, prefix: str) ->
     if kind == "missing":
         return f"{where}: is missing; {_description(model, location)}"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
-        return f"{where}: '{value}' is text to YAML, not a number. Write {float(value)!r} without quotes."
+        number = int(float(value)) if kind == "int_type" and float(value).is_integer() else float(value)
+        return f"{where}: '{value}' is text to YAML, not a number. Write {number!r} without quotes."
     if kind == "literal_error":
         choices = [str(choice) for choice in _literals(model, location)]
         return f"{where}: '{value}' is not valid. {suggest(value, choices)}" if choices else f"{where}: '{value}'."
+    if kind == "list_type":
+        return f"{where}: {value!r} is not a list; write [{value}]."
+    if kind in ("model_type", "model_attributes_type"):
+        return f"{where}: {value!r} is neither a name nor a mapping of keys."
+    if kind == "string_pattern_mismatch" and location and location[-1] == "results":
+        return f"{where}: '{value}' must be a folder below the working directory, of letters, digits and '._-/'."
     if kind == "too_short":
         return f"{where}: the list is empty; give at least one entry."
     message = finding["msg"].removeprefix("Value error, ")
@@ -53,10 +64,9 @@ def _sentence(finding: Any, model: type[BaseModel], source: str, prefix: str) ->
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False
-    return True
 
 
 def _description(model: type[BaseModel], location: tuple[int | str, ...]) -> str:

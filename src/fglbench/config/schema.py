@@ -19,7 +19,7 @@ def _entry(value: Any) -> Any:
 class Entry(Section):
     """A component by name, or a mapping with its settings: `{name: fedprox, mu: 0.01, label: "FedProx mu=.01"}`."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
 
     name: str = Field(description="Name of the component.")
     label: str | None = Field(None, min_length=1, max_length=60, description="How tables and figures call it.")

@@ -125,6 +125,16 @@ class DatasetSpec:
         return bool(self.raw_files)
 
     @property
+    def has_public_split(self) -> bool:
+        """Whether the dataset comes with masks of its own."""
+        return self.family == "planetoid"
+
+    @property
+    def has_negative_features(self) -> bool:
+        """Whether features are standardised or Gaussian, so that rows cannot be divided by their sums."""
+        return self.family in ("embedded", "synthetic") and self.name != "karate"
+
+    @property
     def synthetic(self) -> bool:
         return self.family == "synthetic"
 

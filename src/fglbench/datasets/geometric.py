@@ -4,7 +4,9 @@ Features stay as the loader gives them (counts or tf-idf for Planetoid, word pre
 normalisation. PolBlogs has none, so each node's feature is its own id, one-hot.
 """
 
+import io
 import warnings
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +40,9 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        dataset = getattr(torch_geometric.datasets, kind)(str(root / kind), pre_transform=_sparse_features, **arguments)
+        loader = getattr(torch_geometric.datasets, kind)
+        with redirect_stderr(io.StringIO()):  # it announces every file that it processes
+            dataset = loader(str(root / kind), pre_transform=_sparse_features, **arguments)
     data = dataset[0]
     labels = data.y.numpy().astype(np.int64)
     edges, _ = canonical_edges(data.edge_index.numpy(), len(labels))

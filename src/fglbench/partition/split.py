@@ -26,7 +26,7 @@ class SplitSettings(Section):
     )
     train: float = Field(0.2, gt=0, le=1, description="Fraction of a client's labelled nodes to train on.")
     val: float = Field(0.4, ge=0, le=1, description="Fraction to choose the round by.")
-    test: float = Field(0.4, ge=0, le=1, description="Fraction to test.")
+    test: float = Field(0.4, gt=0, le=1, description="Fraction to test.")
     empty: Literal["keep", "error"] = Field(
         "keep",
         description="A client without training, validation or test nodes: kept (it does not train, or is left out of "

@@ -100,7 +100,11 @@ def _name(spec: Mapping[str, Any], cell: Cell) -> str:
 
 
 def _reasons(spec: Mapping[str, Any], cells: list[list[Cell]]) -> list[str]:
-    known = [f"{_name(spec, cell)}: {cell.detail}." for row in cells for cell in row if cell.detail and cell.place]
+    places: dict[str, list[str]] = {}
+    for cell in (cell for row in cells for cell in row):
+        if cell.detail and cell.place:
+            places.setdefault(cell.detail, []).append(_name(spec, cell))
+    known = [f"{'; '.join(where)}: {detail}." for detail, where in places.items()]
     if len(known) > MOST_REASONS:
         return [*known[:MOST_REASONS], f"{len(known) - MOST_REASONS} more cells without a number: see runs.parquet."]
     return known
@@ -127,7 +131,8 @@ def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -
     names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
     for cell in (cell for row in cells for cell in row):
         if cell.place and cell.place["method"] != "global":
-            who = titled(names, [cell.place[name] for name in names])
+            *context, own = [str(cell.place[name]) for name in names]
+            who = f"{own} ({', '.join(context)})" if context else own
             entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
     problems = {key for known in entrants.values() for key in known}
     shared = sorted((key for key in problems if all(e.get(key) is not None for e in entrants.values())), key=str)

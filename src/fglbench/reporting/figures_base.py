@@ -33,6 +33,7 @@ LOOK: dict[Any, Any] = {
     "figure.dpi": 150,
     "savefig.dpi": 150,
     "pdf.fonttype": 42,
+    "text.parse_math": False,  # labels are the users' words; a dollar is a dollar
 }
 PANEL_WIDTH, PANEL_HEIGHT, MOST_COLUMNS = 3.6, 2.7, 4
 Series = tuple[str, str]

@@ -31,5 +31,10 @@ def summary(results: Path, study: str, references: Path) -> str:
     if tracking.exists():
         parts.append(f"Runs: {read_json(tracking)['command']}")
     outcomes = read_json(records / "study.json")["outcomes"]
+    if outcomes.get("failed", 0) + outcomes.get("oom", 0):
+        parts.append(
+            "To try again what failed or ran out of memory: snakemake --forcerun train_cell (all else is kept). "
+            f"The logs are in {results / 'logs' / 'train'}."
+        )
     parts.append(f"{study}: " + ", ".join(f"{count} {state}" for state, count in sorted(outcomes.items())))
     return "\n".join(parts)

@@ -7,7 +7,7 @@ import numpy as np
 
 from fglbench.errors import StorageError
 from fglbench.evaluation.metrics import scores
-from fglbench.storage import hash_file, read_json, read_npz, write_json
+from fglbench.storage import MAKE_AGAIN, hash_file, read_json, read_npz, write_json
 
 READINGS = ("val", "last", "test")
 ROLES = {"train": 1, "val": 2, "test": 3}
@@ -58,7 +58,7 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     if split["nodes"].size and split["nodes"].max() >= len(labels):
         raise StorageError(
             f"{split_folder / 'split.npz'} names node {split['nodes'].max()}, but the graph has {len(labels)} nodes. "
-            "The split belongs to another graph: remove its folder and run the split stage again."
+            f"The split belongs to another graph. {MAKE_AGAIN}"
         )
     client_labels = labels[split["nodes"]]
     for reading in READINGS:
@@ -82,13 +82,11 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
 def _read_predictions(folder: Path, files: dict[str, str]) -> dict[str, np.ndarray]:
     path = folder / "predictions.npz"
     if path.name not in files or not path.exists():
-        raise StorageError(
-            f"{path} is missing although run.json says 'ok'. Remove {folder} and run the train stage again."
-        )
+        raise StorageError(f"{path} is missing although run.json says 'ok'. {MAKE_AGAIN}")
     found = hash_file(path)
     if found != files[path.name]:
         raise StorageError(
             f"{path} does not match its checksum in run.json (expected {files[path.name]}, found {found}): it was "
-            f"altered or only partly copied. Remove {folder} and run the train stage again."
+            f"altered or only partly copied. {MAKE_AGAIN}"
         )
     return read_npz(path, [name for reading in READINGS for name in (reading, f"{reading}_round")])

@@ -20,7 +20,7 @@ def share_package() -> None:
 
 @contextmanager
 def logged(path: str | Path) -> Iterator[None]:
-    """Sends everything that this process prints to a log file; a known error also goes to the terminal, exit status 1.
+    """Sends everything that this process prints to a log file; an error is also named in the terminal, exit status 1.
 
     The redirection is of file descriptors, so that output of libraries and child processes is caught too.
     """
@@ -37,6 +37,9 @@ def logged(path: str | Path) -> Iterator[None]:
         print(error, file=sys.stderr, flush=True)
         os.write(terminal, f"{error}\n".encode())
         sys.exit(1)
+    except Exception as error:
+        os.write(terminal, f"{type(error).__name__}: {error}\nThe whole traceback is in {path}.\n".encode())
+        raise
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -14,6 +14,7 @@ from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
 from fglbench.partition.split import SplitSettings, assign_roles, check_roles
 from fglbench.storage import (
+    MAKE_AGAIN,
     exclusive,
     hash_arrays,
     hash_file,
@@ -135,5 +136,5 @@ def load_split(folder: Path) -> Split:
         except PartitionError as error:
             problem = str(error)
     if problem:
-        raise StorageError(f"{folder}/split.npz: {problem}. Remove the folder and run the split stage again.")
+        raise StorageError(f"{folder}/split.npz: {problem}. {MAKE_AGAIN}")
     return Split(nodes, ptr, role)

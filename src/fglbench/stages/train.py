@@ -10,10 +10,12 @@ import resource
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fglbench import registry
+from fglbench import __version__, registry
 from fglbench.cards import VARIABLE
 from fglbench.errors import StorageError
 from fglbench.stages.preprocess import FILE, split_of
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, float, float], None]
 
 RECORD = "run.json"
+_RECORDED = ("numpy", "scipy", "torch-geometric", "ogb", "pymetis", "python-louvain", "igraph", "networkx", "snakemake")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "defaultcpuallocator", "cublas_status_alloc_failed")
 
 
@@ -247,17 +250,12 @@ def _last(result: "Result | None", name: str) -> int:
 
 
 def _versions() -> dict[str, str]:
-    import numpy
-    import scipy
-
-    from fglbench import __version__
-
-    return {
-        "fglbench": __version__,
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-    }
+    """Of everything that can move a number, from download to evaluation."""
+    known = {"fglbench": __version__, "python": platform.python_version()}
+    for name in _RECORDED:
+        with suppress(PackageNotFoundError):
+            known[name] = version(name)
+    return known
 
 
 def _peak_memory_mb() -> float:

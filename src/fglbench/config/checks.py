@@ -1,0 +1,134 @@
+"""What is wrong with a well-typed study: names, settings, duplicates, counts, and what cannot work together."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from fglbench.config import problems as wording
+from fglbench.config.entries import component_settings, labels, settings_class
+from fglbench.config.schema import Entry, Study
+from fglbench.datasets import catalogue
+from fglbench.errors import DataError, FglbenchError, suggest
+from fglbench.reporting.quantities import QUANTITIES
+
+
+def study_problems(study: Study) -> list[str]:
+    """Everything wrong in a well-typed study: names, settings, duplicates, counts."""
+    axes = [
+        ("datasets", "dataset", study.datasets),
+        ("partitions", "scheme", study.partitions),
+        ("methods", "method", study.methods),
+        ("backbones", "backbone", study.backbones),
+    ]
+    found: list[str] = []
+    for key, kind, entries in axes:
+        found += _entry_problems(key, kind, entries)
+        sound = [entry for entry in entries if not _entry_problems(key, kind, [entry])]
+        twice = _duplicates(key, [(entry.name, str(component_settings(kind, entry))) for entry in sound], _entry_text)
+        found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
+    found += _duplicates("clients", study.clients, str)
+    if isinstance(study.seeds, list):
+        found += _duplicates("seeds", study.seeds, str)
+        if not study.seeds:
+            found.append("seeds: the list is empty; give at least one seed.")
+        found += [f"seeds[{i}]: {seed} is negative." for i, seed in enumerate(study.seeds) if seed < 0]
+    elif study.seeds < 1:
+        found.append(f"seeds: {study.seeds} seeds cannot be run; give 1 or more.")
+    found += _client_problems(study)
+    found += _protocol_problems(study)
+    for key, shown in (("tables", study.tables), ("figures", study.figures)):
+        found += _duplicates(key, [item.name for item in shown], lambda name: f"name '{name}'")
+    return found
+
+
+def table_problems(study: Study) -> list[str]:
+    """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`."""
+    values: dict[str, list[Any]] = {
+        "dataset": labels(study.datasets),
+        "scheme": labels(study.partitions),
+        "clients": study.clients,
+        "backbone": labels(study.backbones),
+        "label": labels(study.methods),
+    }
+    found = []
+    for index, table in enumerate(study.tables):
+        if table.metric not in QUANTITIES:
+            found.append(
+                f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, QUANTITIES)}"
+            )
+        found += _duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")
+        fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
+        for axis, known in values.items():
+            kept = [value for value in known if value in fixed.get(axis, known)]
+            if axis in fixed and not kept:
+                asked = ", ".join(str(value) for value in fixed[axis])
+                found.append(
+                    f"tables[{index}].where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}"
+                )
+            elif len(kept) > 1 and axis not in [*table.rows, *table.columns]:
+                found.append(
+                    f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's "
+                    "rows or columns, or be fixed under 'where'."
+                )
+    return found
+
+
+def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
+    found = []
+    for index, entry in enumerate(entries):
+        where = f"{key}[{index}]"
+        if kind == "scheme" and entry.name == "whole":
+            found.append(f"{where}: 'whole' is what centralised methods use by themselves; name a partition scheme.")
+            continue
+        try:
+            component_settings(kind, entry)
+        except ValidationError as error:
+            model = settings_class(kind, entry.name)
+            found += [text.removeprefix(": ") for text in wording.sentences(error, model, "", where)]
+        except FglbenchError as error:
+            found.append(f"{where}: {error}")
+    return found
+
+
+def _protocol_problems(study: Study) -> list[str]:
+    """What a dataset cannot serve is known before it is read."""
+    specs = [catalogue.CATALOGUE[entry.name] for entry in study.datasets if entry.name in catalogue.CATALOGUE]
+    wanted = [
+        ("split.kind", study.protocol.split.kind == "public", "has_public_split", True, "no public split; use ratios"),
+        ("features", study.protocol.features == "row", "has_negative_features", False, "negative features; use raw"),
+    ]
+    return [
+        f"protocol.{key}: '{spec.name}' has {trouble}."
+        for key, asked, attribute, needed, trouble in wanted
+        for spec in specs
+        if asked and getattr(spec, attribute) is not needed
+    ]
+
+
+def _client_problems(study: Study) -> list[str]:
+    found = [
+        f"clients[{i}]: {count}: a federation has at least 1 client."
+        for i, count in enumerate(study.clients)
+        if count < 1
+    ]
+    for entry in study.datasets:
+        try:
+            nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
+        except DataError:
+            continue  # said already
+        found += [
+            f"clients[{i}]: {count} clients cannot share the {nodes} nodes of '{entry.name}'."
+            for i, count in enumerate(study.clients)
+            if count > nodes
+        ]
+    return found
+
+
+def _entry_text(entry: tuple[str, str]) -> str:
+    return f"'{entry[0]}'"
+
+
+def _duplicates(key: str, values: list[Any], text: Callable[[Any], str]) -> list[str]:
+    return [f"{key}: {text(value)} is listed {n} times." for value, n in Counter(values).items() if n > 1]
