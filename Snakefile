@@ -12,7 +12,7 @@ min_version("9.27")
 
 if not workflow.overwrite_configfiles:
 
-    configfile: "config.yaml"
+    configfile: f"{workflow.basedir}/config.yaml"
 
 
 include: "workflow/rules/common.smk"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fglbench.config.load import load_config, load_study, read_yaml
+from fglbench.config.load import load_config, load_study, read_yaml, typed
 from fglbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +161,17 @@ def test_odd_values_are_reported_too(changes, expected):
 def test_all_problems_come_in_one_report():
     found = problems(datasets=["corra"], clients=[0], methods=["fedproxx", "local", "local"])
     assert len(found) == 4
+
+
+def test_values_of_the_command_line_get_the_types_of_yaml():
+    merged = {"clients": ["5", "10"], "training": {"lr": "0.1", "rounds": 3}, "device": "cpu", "title": "5"}
+    given = {"clients": ["5", "10"], "training": {"lr": "0.1"}, "device": "cpu"}
+    assert typed(merged, given) == {
+        "clients": [5, 10],
+        "training": {"lr": 0.1, "rounds": 3},
+        "device": "cpu",
+        "title": "5",
+    }
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a", "3"])

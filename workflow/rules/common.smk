@@ -1,5 +1,6 @@
 # Configuration, path patterns and resources shared by the stages; no rules but the named targets.
 
+import os
 import re
 import sys
 
@@ -8,6 +9,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from fglbench.config.identity import EVALUATE_VERSION
+from fglbench.config.load import typed
 from fglbench.config.plan import Plan
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
@@ -20,8 +22,8 @@ share_package()
 
 try:
     PLAN = Plan(
-        dict(config),
-        source=", ".join(str(path) for path in workflow.configfiles) or "--config",
+        typed(dict(config), dict(workflow.config_settings.overwrite_config)),
+        source=", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config",
         studies=STUDIES,
     )
 except FglbenchError as error:

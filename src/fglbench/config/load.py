@@ -32,6 +32,27 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
+def typed(merged: Any, given: Any) -> Any:
+    """Merged values in which those given on Snakemake's command line have the types that YAML gives them.
+
+    Snakemake hands on the entries of lists and mappings (`--config clients=[5]`) as text.
+
+    Args:
+        merged: the configuration after merging.
+        given: the part of it that the command line gave.
+    """
+    if isinstance(given, dict) and isinstance(merged, dict):
+        return {**merged, **{key: typed(merged[key], value) for key, value in given.items() if key in merged}}
+    if isinstance(given, list) and isinstance(merged, list):
+        return [typed(value, value) for value in merged]
+    if isinstance(given, str) and isinstance(merged, str):
+        try:
+            return yaml.safe_load(merged)
+        except yaml.YAMLError:
+            return merged
+    return merged
+
+
 def load_config(values: dict[str, Any], source: str = "config.yaml", studies: Path | None = None) -> Config:
     """Validates a whole configuration.
 
