@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -125,6 +125,23 @@ def finish(process: subprocess.Popen[bytes], folder: Path) -> str:
     return output
 
 
+def wait(true: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Waits for something that a running Snakemake brings about."""
+    end = time.monotonic() + 200
+    while not true():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            pytest.fail((folder / "snakemake.log").read_text())
+        time.sleep(0.5)
+
+
+def wait_until_stuck(process: subprocess.Popen[bytes], folder: Path) -> str:
+    """Waits for the job of probe 0 to sleep; returns its id."""
+    stuck = folder / "probes" / "stuck"
+    wait(lambda: stuck.exists() and stuck.read_text() != "", process, folder)
+    return stuck.read_text()
+
+
 def witnesses(folder: Path) -> list[dict]:
     return [json.loads(path.read_text()) for path in (folder / "probes").glob("*.json")]
 
@@ -139,14 +156,7 @@ def ran(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     folder = prepare(tmp_path_factory.mktemp("gpus") / "study")
     chosen = profile(folder.parent / "profile", partition="plain", gpu_partition="cards")
     process = start(folder, "--profile", chosen, **slurm.environment)
-    end = time.monotonic() + 200
-    while not (folder / "probes" / "stuck").exists():
-        if process.poll() is not None or time.monotonic() > end:
-            process.kill()
-            pytest.fail((folder / "snakemake.log").read_text())
-        time.sleep(0.5)
-    time.sleep(1)
-    slurm.ask("scancel", (folder / "probes" / "stuck").read_text())
+    slurm.ask("scancel", wait_until_stuck(process, folder))
     return folder, finish(process, folder)
 
 
@@ -222,6 +232,27 @@ def test_the_other_ways_to_ask_for_a_gpu(
     assert {seen["card"] or None for seen in witnesses(folder)} <= card
     asked = slurm.ask("scontrol", "show", "job", witnesses(folder)[0]["job"])
     assert ("=gres:gpu:1" in asked) == bool(wanted), asked
+
+
+def test_after_a_kill_of_snakemake_the_documented_commands_go_on(slurm: Cluster, tmp_path: Path):
+    folder = prepare(tmp_path / "study", methods=[{"name": "probe", "number": 0}])
+    chosen = profile(tmp_path / "profile")
+    process = start(folder, "--profile", chosen, "train", **slurm.environment)
+    job = wait_until_stuck(process, folder)
+    process.kill()
+    process.wait()
+    finish(start(folder, "--unlock"), folder)
+    # The job of the killed run still holds the cell; the one of the next run waits for it.
+    process = start(folder, "--profile", chosen, "train", **slurm.environment)
+    (run,) = re.findall(r"SLURM run ID: (\S+)", (folder / "snakemake.log").read_text())
+    assert job in slurm.ask("squeue", "--noheader", "--format=%i", "--name", run)
+    before = len(slurm.calls())
+    wait(lambda: len(slurm.calls()) > before, process, folder)
+    slurm.ask("scancel", "--name", run)
+    finish(process, folder)
+    seen = witnesses(folder)
+    assert len(seen) == STUDY["seeds"]
+    assert job not in {witness["job"] for witness in seen}
 
 
 def test_an_unknown_way_is_refused(slurm: Cluster, tmp_path: Path):
