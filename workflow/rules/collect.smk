@@ -18,7 +18,7 @@ rule collect_study:
     threads: 1
     resources:
         mem_mb=grows(4000),
-        runtime=30,
+        runtime=grows(30),
     params:
         study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
         results=lambda wildcards, input: RESULTS,

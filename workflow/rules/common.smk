@@ -46,17 +46,23 @@ wildcard_constraints:
     study="|".join(map(re.escape, PLAN.studies)),
 
 
+# On a cluster these stay where Snakemake runs: seconds of one core each, and download needs the network.
 localrules:
     all,
     data,
+    train,
     tables,
     figures,
     report,
+    download_dataset,
+    evaluate_cell,
+    collect_study,
+    track_study,
 
 
-def grows(mb):
-    """Memory that doubles with every attempt."""
-    return lambda wildcards, attempt: mb * 2 ** (attempt - 1)
+def grows(amount):
+    """Memory or minutes that double with every attempt."""
+    return lambda wildcards, attempt: amount * 2 ** (attempt - 1)
 
 
 def study_files(study):

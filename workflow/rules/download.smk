@@ -14,7 +14,7 @@ rule download_dataset:
     threads: 1
     resources:
         mem_mb=grows(4000),
-        runtime=30,
+        runtime=grows(30),
     params:
         dataset=PLAN.dataset,
         mirror=PLAN.mirror,

@@ -17,7 +17,7 @@ rule evaluate_cell:
     threads: 1
     resources:
         mem_mb=grows(1000),
-        runtime=10,
+        runtime=grows(10),
     params:
         version=EVALUATE_VERSION,
     message:

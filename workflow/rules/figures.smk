@@ -16,12 +16,13 @@ for study in PLAN.studies:
             f"{LOGS}/figures/{study}.log",
         benchmark:
             f"{BENCHMARKS}/figures/{study}.tsv"
+        localrule: True
         conda:
             CONDA
         threads: 1
         resources:
             mem_mb=grows(2000),
-            runtime=20,
+            runtime=grows(20),
         message:
             f"figures of study {study}"
         script:

@@ -17,7 +17,7 @@ rule preprocess_partition:
     threads: 1
     resources:
         mem_mb=grows(4000),
-        runtime=60,
+        runtime=grows(60),
     params:
         prepared=PLAN.prepared,
     message:

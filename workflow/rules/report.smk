@@ -16,12 +16,13 @@ for study in PLAN.studies:
             f"{LOGS}/report/{study}.log",
         benchmark:
             f"{BENCHMARKS}/report/{study}.tsv"
+        localrule: True
         conda:
             CONDA
         threads: 1
         resources:
             mem_mb=grows(2000),
-            runtime=10,
+            runtime=grows(10),
         params:
             tables=lambda wildcards, input, study=study: f"{RESULTS}/tables/{study}",
             figures=lambda wildcards, input, study=study: f"{RESULTS}/figures/{study}",
@@ -35,6 +36,7 @@ for study in PLAN.studies:
             study
         input:
             study_files(study),
+        localrule: True
         message:
             f"study {study} is complete"
 

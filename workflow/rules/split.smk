@@ -16,7 +16,7 @@ rule split_dataset:
     threads: 1
     resources:
         mem_mb=grows(4000),
-        runtime=60,
+        runtime=grows(60),
     params:
         partition=PLAN.partition,
         components=PLAN.components,

@@ -14,12 +14,13 @@ for study in PLAN.studies:
             f"{LOGS}/tables/{study}.log",
         benchmark:
             f"{BENCHMARKS}/tables/{study}.tsv"
+        localrule: True
         conda:
             CONDA
         threads: 1
         resources:
             mem_mb=grows(2000),
-            runtime=10,
+            runtime=grows(10),
         params:
             references=str(REFERENCES),
         message:

@@ -17,7 +17,7 @@ rule track_study:
     threads: 1
     resources:
         mem_mb=grows(2000),
-        runtime=60,
+        runtime=grows(60),
     params:
         uri=PLAN.config.tracking.uri,
         experiment=PLAN.config.tracking.experiment,

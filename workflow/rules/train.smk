@@ -17,7 +17,7 @@ rule train_cell:
     resources:
         gpu=1 if PLAN.config.device != "cpu" else 0,
         mem_mb=grows(PLAN.config.jobs.train_mem_mb),
-        runtime=PLAN.config.jobs.train_runtime_min,
+        runtime=grows(PLAN.config.jobs.train_runtime_min),
     params:
         specs=PLAN.specs,
         cells=PLAN.cells,
