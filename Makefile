@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # One torch thread a process: jobs already fill the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup bench test format check clean
+.PHONY: setup bench test test-slurm format check clean
 
 setup: $(INSTALLED)
 
@@ -37,6 +37,10 @@ check: setup
 
 test: check
 	$(BIN)/pytest
+
+# The profile against a Slurm of its own on this machine; needs root and Debian's slurm-wlm and munge.
+test-slurm: setup
+	FGLBENCH_TEST_SLURM=1 $(BIN)/pytest tests/slurm -rs
 
 format: setup
 	$(BIN)/ruff format .
