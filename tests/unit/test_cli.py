@@ -288,7 +288,11 @@ def test_a_method_in_a_folder_of_the_users_own_is_trained(tmp_path):
     (tmp_path / "mine" / "methods" / "nearby.py").write_text(source.read_text())
     command = [sys.executable, "-m", "fglbench", "train", "--dataset", "karate", "--clients", "2", "--rounds", "2"]
     command += ["--method", "nearby", "--set", "mu=0.5", "--components", str(tmp_path / "mine"), "--json"]
+    command += ["--chunk-clients", "1"]
     done = subprocess.run(
         [*command, "--results", str(tmp_path / "results")], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout.splitlines()[-1])["outcome"] == "ok"
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["outcome"] == "ok"
+    record = json.loads((Path(told["folder"]) / "run.json").read_text())
+    assert (record["chunk_clients"], record["threads"]) == (1, 1)

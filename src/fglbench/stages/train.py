@@ -179,6 +179,7 @@ def _run(
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],
     )
+    machine["chunk_clients"] = chunk
     result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
     reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
     return result, {"state": result.state, "round": result.diverged_round, "reason": reason}, machine
