@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.config.expand import expand
-from fglbench.config.identity import Cell, Spec
+from fglbench.config.identity import Cell
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError
@@ -44,17 +44,6 @@ class Single:
     def seed_folder(self, stage: str) -> Path:
         """The folder of the cell's seed in a stage."""
         return self.results / self.cell.folder(stage)
-
-    @property
-    def specs(self) -> dict[str, Spec]:
-        """What the train stage must know."""
-        cell = self.cell
-        return {
-            "dataset": cell.dataset.spec,
-            "partition": cell.partition.spec,
-            "prepared": cell.prepared.spec,
-            "method": cell.method.spec,
-        }
 
 
 def one_cell(values: dict[str, Any], results: Path, source: str = COMMAND_LINE) -> Single:
@@ -114,7 +103,7 @@ def run_cell(
         train(
             single.folder("download"),
             single.folder("preprocess"),
-            single.specs,
+            cell.specs,
             {cell.seed: cell.id},
             single.folder("train"),
             device=config.device,

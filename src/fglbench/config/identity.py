@@ -54,16 +54,17 @@ class Cell:
     @property
     def id(self) -> str:
         """16 hexadecimal digits over everything that decides the cell's numbers."""
-        return fingerprint(
-            {
-                "dataset": self.dataset.spec,
-                "partition": self.partition.spec,
-                "prepared": self.prepared.spec,
-                "method": self.method.spec,
-                "seed": self.seed,
-            },
-            digits=16,
-        )
+        return fingerprint({**self.specs, "seed": self.seed}, digits=16)
+
+    @property
+    def specs(self) -> dict[str, Spec]:
+        """All specifications by part: what a training job needs to know."""
+        return {
+            "dataset": self.dataset.spec,
+            "partition": self.partition.spec,
+            "prepared": self.prepared.spec,
+            "method": self.method.spec,
+        }
 
     def folder(self, stage: str) -> str:
         """The cell's folder below `results/`, for a stage of split, preprocess, train and evaluate."""

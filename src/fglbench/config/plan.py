@@ -87,20 +87,17 @@ class Plan:
 
     def specs(self, wildcards: Any) -> dict[str, Spec]:
         """Everything that a training job needs to know."""
-        method, prepared = self._methods[wildcards.method]
-        return {
-            "dataset": self.dataset(wildcards),
-            "partition": self.partition(wildcards),
-            "prepared": prepared.spec,
-            "method": method.spec,
-        }
+        return self._cell(wildcards, seed=0).specs  # no specification depends on the seed
 
     def cells(self, wildcards: Any) -> dict[int, str]:
         """The cell ids of a training job, by seed."""
+        return {seed: self._cell(wildcards, seed).id for seed in seeds_of(wildcards.seeds)}
+
+    def _cell(self, wildcards: Any, seed: int) -> Cell:
         method, prepared = self._methods[wildcards.method]
         dataset = self._datasets[wildcards.dataset]
         partition = self._partitions[wildcards.dataset, wildcards.partition]
-        return {seed: Cell(dataset, partition, prepared, method, seed).id for seed in seeds_of(wildcards.seeds)}
+        return Cell(dataset, partition, prepared, method, seed)
 
     def prepared_file(self, wildcards: Any) -> str:
         """The output of preprocessing that a training job reads."""
