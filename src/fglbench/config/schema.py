@@ -95,7 +95,12 @@ class Table(Section):
 
 
 FigureKind = Literal[
-    "accuracy_per_round", "accuracy_per_second", "accuracy_by_clients", "label_heatmap", "bytes_by_accuracy"
+    "accuracy_per_round",
+    "accuracy_per_second",
+    "accuracy_by_clients",
+    "label_heatmap",
+    "bytes_by_accuracy",
+    "average_ranks",
 ]
 
 
@@ -132,6 +137,7 @@ class Study(Section):
             Figure(name="accuracy-by-clients", kind="accuracy_by_clients", title="Test accuracy by number of clients"),
             Figure(name="label-heatmap", kind="label_heatmap", title="Labels per client"),
             Figure(name="bytes-by-accuracy", kind="bytes_by_accuracy", title="Communication against test accuracy"),
+            Figure(name="average-ranks", kind="average_ranks", title="Average ranks over datasets"),
         ],
         description="Figures to render.",
     )

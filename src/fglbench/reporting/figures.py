@@ -12,13 +12,21 @@ from fglbench.reporting.figures_base import LOOK
 from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
 from fglbench.reporting.figures_heatmap import label_heatmap
 from fglbench.reporting.figures_points import accuracy_by_clients, bytes_by_accuracy
+from fglbench.reporting.figures_ranks import average_ranks
 from fglbench.reporting.names import FIGURE_FORMATS
 from fglbench.reporting.records import Study
 from fglbench.storage import replacing
 
 KINDS: dict[str, Callable[[Study, Mapping[str, Any]], Figure]] = {
     function.__name__: function
-    for function in (accuracy_per_round, accuracy_per_second, accuracy_by_clients, label_heatmap, bytes_by_accuracy)
+    for function in (
+        accuracy_per_round,
+        accuracy_per_second,
+        accuracy_by_clients,
+        label_heatmap,
+        bytes_by_accuracy,
+        average_ranks,
+    )
 }
 # Without dates and versions, equal records give equal bytes.
 _METADATA: dict[str, dict[str, Any]] = {

@@ -1,0 +1,87 @@
+"""Average ranks of the methods over datasets, with the methods that do not differ significantly joined by a bar."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fglbench.evaluation.statistics import critical_difference, ranks
+from fglbench.reporting.figures_base import LOOK, empty, nothing, panels, scored, series_name, series_styles, title_of
+from fglbench.reporting.palette import Style
+from fglbench.reporting.records import PROBLEM, Study
+
+_ALPHA = 0.05
+
+
+def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """Average ranks on one axis, best at the left, and Nemenyi's critical difference (Demsar, JMLR 7, 2006, figure 1).
+
+    A dataset counts once: the ranks of its schemes and numbers of clients are averaged first, for they are not
+    independent. Only problems in which every method has a complete cell are ranked; `global` stands outside.
+    """
+    chosen = scored(study, spec)
+    chosen = chosen[chosen["method"] != "global"] if len(chosen) else chosen
+    if chosen.empty:
+        return nothing(spec, "rank")
+    means = chosen.groupby([*PROBLEM, "label", "backbone"], sort=False)["value"].mean().unstack(["label", "backbone"])
+    means = means.dropna()
+    datasets = means.index.get_level_values("dataset")
+    if means.shape[1] < 3 or datasets.nunique() < 2:
+        return empty(
+            title_of(spec),
+            f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets.nunique()} "
+            "with complete cells.",
+        )
+    per_problem = pd.DataFrame(ranks(means.to_numpy(), "higher"), index=datasets, columns=means.columns)
+    average = per_problem.groupby(level=0).mean().mean().sort_values()
+    difference = critical_difference(len(average), datasets.nunique(), _ALPHA)
+    look = series_styles(study)
+    names = [series_name((str(label), str(backbone)), chosen) for label, backbone in average.index]
+    colours = [look[str(label), str(backbone)] for label, backbone in average.index]
+    with rc_context(LOOK):
+        figure, (axes,) = panels([("",)], title_of(spec), width=7.2, height=1.1 + 0.28 * len(average))
+        _draw(axes, names, average.to_numpy(), colours, difference)
+        axes.set_xlabel(
+            f"Average rank over {datasets.nunique()} datasets (1 is best);\n"
+            f"bars join methods within the critical difference {difference:.2f} (Nemenyi, {_ALPHA:.0%})"
+        )
+    return figure
+
+
+def _draw(axes: Axes, names: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:
+    """A row for each method: its point, with its name and rank beside it; below them the bars."""
+    for row, (name, rank, style) in enumerate(zip(names, average, look, strict=True)):
+        axes.plot([rank], [-row], color=style.colour, marker=style.marker, linestyle="none", label=name)
+        axes.annotate(f"{name}  {rank:.2f}", (rank, -row), (8, 0), textcoords="offset points", va="center")
+    bars = cliques(average, difference)
+    for place, (first, last) in enumerate(bars):
+        low, high, y = average[first], average[last], -len(names) - 0.7 * place
+        axes.plot([low, high], [y, y], color="#374151", linewidth=3.2, solid_capstyle="round")
+    axes.set_xlim(1 - 0.15, len(names) + 0.9)
+    axes.set_ylim(-len(names) - 0.7 * max(len(bars), 1), 0.8)
+    axes.set_xticks(range(1, len(names) + 1))
+    axes.set_yticks([])
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+
+
+def cliques(average: np.ndarray, difference: float) -> list[tuple[int, int]]:
+    """The longest runs of at least two methods whose average ranks lie within the critical difference.
+
+    Args:
+        average: ascending average ranks.
+        difference: the critical difference.
+
+    Returns:
+        (first, last) positions of each run; none lies inside another.
+    """
+    found: list[tuple[int, int]] = []
+    for first, rank in enumerate(average):
+        last = int(np.searchsorted(average, rank + difference, side="right")) - 1
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found
