@@ -18,6 +18,7 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.loop import Schedule
 from fglbench.methods.base import Method
 from fglbench.stages.preprocess import load_federation, preprocess
+from fglbench.stages.split import split
 from fglbench.storage import hash_file, write_json, write_npz
 
 NONE, TRAIN, VAL, TEST = range(4)
@@ -98,6 +99,16 @@ def tiny_case(folder: Path, *, sparse: bool = True) -> Case:
     for part in parts:
         role[part] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], len(part))
     return case_of(graph, parts, role, folder)
+
+
+def make_split(
+    graph: Graph, folder: Path, *, clients: int, held_out: float | None = None, scheme: str = "random"
+) -> tuple[Path, Path]:
+    """Stores a graph and splits it for seed 0 by the real stage; returns the folders of both."""
+    save_graph(graph, folder / "graph", {})
+    spec = {"dataset": "tiny", "scheme": scheme, "clients": clients, "settings": {}, "split": {"held_out": held_out}}
+    split(folder / "graph", spec, [0], folder / "split")
+    return folder / "graph", folder / "split"
 
 
 def backbone_of(federation: Federation, name: str, **settings: Any) -> Backbone:

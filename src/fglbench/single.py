@@ -165,12 +165,13 @@ def summary(single: Single) -> dict[str, Any]:
     scores = readings.get(single.config.protocol.reading)
 
     def accuracy(split: str, mean: str) -> float | None:
-        return scores[split]["accuracy"][mean] if scores else None
+        return scores[split]["accuracy"][mean] if scores and split in scores else None
 
     return {
         "test_accuracy_pooled": accuracy("test", "pooled"),
         "test_accuracy_macro": accuracy("test", "macro"),
         "val_accuracy_pooled": accuracy("val", "pooled"),
+        "global_test_accuracy": accuracy("global_test", "macro"),
         "selected_round": scores["round"] if scores else None,
         **{
             key: record[key]

@@ -100,7 +100,7 @@ def assert_close(one: Result, other: Result, tolerance: float) -> None:
 def assert_sound(result: Result, federation: Federation, *, participation: bool = False) -> None:
     assert result.state == "ok"
     assert len(result.history["round"]) == ROUNDS
-    for kept in ("selected", "last"):
+    for kept in ("val", "last"):
         for tensor in result.parameters[kept].values():
             assert torch.isfinite(tensor).all()
             assert len(tensor) == federation.num_clients

@@ -359,7 +359,7 @@ def test_kept_parameters_give_the_kept_predictions(five: Case, method: str, eval
     federation = five.federation()
     result = run(federation, method, evaluate=evaluate, rounds=6)
     np.testing.assert_array_equal(logits_of(federation, result).argmax(1), result.predictions["last"])
-    selected = replace(result, parameters={"last": result.parameters["selected"]})
+    selected = replace(result, parameters={"last": result.parameters["val"]})
     np.testing.assert_array_equal(logits_of(federation, selected).argmax(1), result.predictions["val"])
 
 
@@ -583,7 +583,7 @@ result = run(tiny_case(Path(sys.argv[1])).federation(), "fedprox", dropout=0.5, 
 digest = hashlib.sha256()
 for reading in sorted(result.predictions):
     digest.update(result.predictions[reading].tobytes())
-for kept in ("selected", "last"):
+for kept in ("val", "last"):
     for name, tensor in sorted(result.parameters[kept].items()):
         digest.update(tensor.detach().contiguous().numpy().tobytes())
 print(digest.hexdigest())

@@ -152,6 +152,15 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
             "my.yaml: tables[0]: axis 'label' is listed 2 times.",
         ),
         ({"protocol": {"split": {"train": 0.5, "val": 0.5, "test": 0.0}}}, "my.yaml: protocol.split.test: 0.0"),
+        ({"protocol": {"global_test": "held_out"}}, "my.yaml: protocol.global_test: 'held_out' needs a fraction"),
+        (
+            {"tables": [{"name": "t", "title": "T", "split": "global_test"}]},
+            "my.yaml: tables[0].split: 'global_test' needs protocol.global_test",
+        ),
+        (
+            {"tables": [{"name": "t", "title": "T", "metric": "auc"}]},
+            "my.yaml: tables[0].metric: 'auc' needs protocol.logits: true",
+        ),
     ],
 )
 def test_odd_values_are_reported_too(changes, expected):

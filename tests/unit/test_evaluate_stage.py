@@ -18,10 +18,14 @@ NODES = np.array([0, 3, 4, 1, 2, 5])  # client 0 has nodes 0, 3, 4; client 1 has
 ROLE = np.array([1, 3, 3, 2, 3, 0], dtype=np.int8)
 
 
-def make_run(root: Path, seed: int = 0, outcome: dict | None = None) -> tuple[Path, Path, Path]:
+def make_run(
+    root: Path, seed: int = 0, outcome: dict | None = None, method: dict | None = None, **more: np.ndarray
+) -> tuple[Path, Path, Path]:
+    """Args: method, more settings in the run's specification; more, further arrays of the predictions."""
     graph, split, train = root / "graph", root / "split", root / "train"
     write_npz(graph / "graph.npz", {"labels": LABELS, "edges": np.zeros((2, 0), np.int64)})
-    write_npz(split / f"seed{seed}" / "split.npz", {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE})
+    arrays = {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE}
+    write_npz(split / f"seed{seed}" / "split.npz", arrays)
     sha256 = hash_file(split / f"seed{seed}" / "split.npz")
     write_json(split / f"seed{seed}" / "card.json", {"sha256": sha256})
     folder = train / f"seed{seed}"
@@ -29,9 +33,11 @@ def make_run(root: Path, seed: int = 0, outcome: dict | None = None) -> tuple[Pa
     worse = right.copy()
     worse[1] = 2  # a test node of client 0
     arrays = {"val": worse, "last": right, "test": right}
-    write_npz(folder / "predictions.npz", arrays | {f"{name}_round": np.int64(i) for i, name in enumerate(arrays)})
+    rounds = {f"{name}_round": np.int64(i) for i, name in enumerate(arrays)}
+    write_npz(folder / "predictions.npz", arrays | rounds | more)
     run = {
         "cell": "cell-1",
+        "settings": {"method": method or {}},
         "split": sha256,
         "outcome": outcome or {"state": "ok", "round": None, "reason": None},
         "bytes_up": 12,
@@ -144,3 +150,61 @@ def test_a_split_made_anew_is_not_scored_with_old_predictions(tmp_path):
     with pytest.raises(StorageError, match="trained on another split"):
         evaluate(train, split, graph, [0], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def readings_of(value: np.ndarray, name: str) -> dict[str, np.ndarray]:
+    return {f"{reading}_{name}": value for reading in ("val", "last", "test")}
+
+
+@pytest.mark.parametrize("kind", ["whole", "held_out"])
+def test_the_global_test_scores_every_model_on_the_same_nodes(tmp_path, kind):
+    """Test nodes of the clients: 2, 3 and 4, of classes 2, 0, 1; the first model has one of them right, the second
+    two."""
+    predicted = np.array([[2, 1, 2], [2, 0, 2]], dtype=np.int32)
+    folders = make_run(tmp_path, method={"global_test": kind}, **readings_of(predicted, "global"))
+    if kind == "held_out":
+        arrays = {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE, "held_out": np.array([2, 3, 4])}
+        write_npz(folders[1] / "seed0" / "split.npz", arrays)
+    evaluate(*folders, [0], tmp_path / "out")
+    found = read_json(tmp_path / "out" / "seed0" / "metrics.json")["readings"]["last"]["global_test"]
+    assert found["accuracy"] == {
+        "pooled": 0.5,
+        "macro": pytest.approx(0.5),
+        "clients": [pytest.approx(1 / 3), pytest.approx(2 / 3)],
+        "evaluated": 2,
+        "of": 2,
+        "nodes": 6,
+    }
+
+
+def test_a_model_that_all_clients_share_is_predicted_once_and_counts_for_each(tmp_path):
+    predicted = np.array([[2, 1, 1]], dtype=np.int32)
+    folders = make_run(tmp_path, method={"global_test": "whole"}, **readings_of(predicted, "global"))
+    evaluate(*folders, [0], tmp_path / "out")
+    found = read_json(tmp_path / "out" / "seed0" / "metrics.json")["readings"]["val"]["global_test"]["accuracy"]
+    assert found["clients"] == [pytest.approx(2 / 3)] * 2
+    assert (found["evaluated"], found["of"], found["nodes"]) == (2, 2, 6)
+
+
+def test_a_global_test_of_other_nodes_is_refused(tmp_path):
+    folders = make_run(tmp_path, method={"global_test": "whole"}, **readings_of(np.zeros((1, 2), np.int32), "global"))
+    with pytest.raises(StorageError, match="'val_global' has 2 nodes, but the split has 3"):
+        evaluate(*folders, [0], tmp_path / "out")
+
+
+def test_logits_add_auc_average_precision_and_loss(tmp_path):
+    certain = np.log(np.array([0.2, 0.3, 0.5]))
+    logits = np.stack([certain] * 6).astype(np.float32)
+    more = readings_of(logits, "logits") | readings_of(logits[None, :3], "global_logits")
+    more |= readings_of(np.full((1, 3), 2, dtype=np.int32), "global")
+    folders = make_run(tmp_path, method={"logits": True, "global_test": "whole"}, **more)
+    evaluate(*folders, [0], tmp_path / "out")
+    reading = read_json(tmp_path / "out" / "seed0" / "metrics.json")["readings"]["val"]
+    # Client 0 tests nodes of classes 0 and 1, client 1 one node of class 2, where nothing can be ranked.
+    assert reading["test"]["loss"]["clients"] == [
+        pytest.approx(-(np.log(0.2) + np.log(0.3)) / 2, abs=1e-6),
+        pytest.approx(-np.log(0.5), abs=1e-6),
+    ]
+    assert reading["test"]["auc"]["clients"] == [0.5, None]
+    assert reading["test"]["auc"]["evaluated"] == 1
+    assert reading["global_test"]["ap"]["clients"] == [pytest.approx(1 / 3)] * 2

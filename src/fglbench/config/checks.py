@@ -58,6 +58,10 @@ def table_problems(study: Study) -> list[str]:
             found.append(
                 f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, QUANTITIES)}"
             )
+        if table.split == "global_test" and study.protocol.global_test is None:
+            found.append(f"tables[{index}].split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
+        if table.metric in ("auc", "ap", "loss") and not study.protocol.logits:
+            found.append(f"tables[{index}].metric: '{table.metric}' needs protocol.logits: true, so that it is stored.")
         found += _duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")
         fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
         for axis, known in values.items():
@@ -99,7 +103,10 @@ def _protocol_problems(study: Study) -> list[str]:
         ("split.kind", study.protocol.split.kind == "public", "has_public_split", True, "no public split; use ratios"),
         ("features", study.protocol.features == "row", "has_negative_features", False, "negative features; use raw"),
     ]
-    return [
+    found = []
+    if study.protocol.global_test == "held_out" and study.protocol.split.held_out is None:
+        found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
+    return found + [
         f"protocol.{key}: '{spec.name}' has {trouble}."
         for key, asked, attribute, needed, trouble in wanted
         for spec in specs

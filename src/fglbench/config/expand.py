@@ -153,6 +153,7 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
         "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,
+        **{name: value for name in ("global_test", "logits") if (value := getattr(protocol, name))},
         "engine_version": ENGINE_VERSION,
     }
     return Part(slug(f"{entry.name}-{backbone.name}", spec), spec)

@@ -61,6 +61,14 @@ class Protocol(Section):
     mean: Literal["pooled", "macro"] = Field(
         "pooled", description="Mean over clients, for selection and tables: weighted by nodes, or plain."
     )
+    global_test: Literal["whole", "held_out"] | None = Field(
+        None,
+        description="Also score every client's model on the test nodes of all clients, in the whole graph, or on the "
+        "nodes held out from all clients (split.held_out).",
+    )
+    logits: bool = Field(
+        False, description="Store the logits of every node: AUC, average precision and loss are computed from them."
+    )
 
 
 class Reference(Section):
@@ -84,7 +92,9 @@ class Table(Section):
     rows: list[Axis] = Field(["backbone", "label"], min_length=1, description="What distinguishes rows.")
     columns: list[Axis] = Field(["dataset", "scheme", "clients"], min_length=1, description="And columns.")
     metric: str = Field("accuracy", description="accuracy, f1_micro, f1_macro, train_seconds, bytes_up, ...")
-    split: Literal["train", "val", "test"] = Field("test", description="Nodes scored.")
+    split: Literal["train", "val", "test", "global_test"] = Field(
+        "test", description="Nodes scored: of the clients' own graphs, or of the global test."
+    )
     where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
     reading: Literal["val", "last", "test"] | None = Field(None, description="Round shown; null: the protocol's.")
     mean: Literal["pooled", "macro"] | None = Field(None, description="Mean over clients; null: the protocol's.")

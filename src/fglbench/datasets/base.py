@@ -1,6 +1,6 @@
 """The canonical graph: what every loader makes and every later stage reads."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,19 @@ class Graph:
         """[num_nodes, num_nodes] float32 CSR of ones, symmetric, without self-loops."""
         ones = np.ones(self.edges.shape[1], dtype=np.float32)
         return sp.csr_matrix((ones, (self.edges[0], self.edges[1])), shape=(self.num_nodes, self.num_nodes))
+
+    def induced(self, nodes: np.ndarray) -> "Graph":
+        """The subgraph of ascending node ids, renumbered from 0 in their order."""
+        place = np.full(self.num_nodes, -1, dtype=np.int64)
+        place[nodes] = np.arange(len(nodes))
+        edges = place[self.edges]
+        return replace(
+            self,
+            edges=edges[:, (edges >= 0).all(axis=0)],
+            features=self.features[nodes],
+            labels=self.labels[nodes],
+            masks={name: mask[nodes] for name, mask in self.masks.items()},
+        )
 
 
 def canonical_edges(pairs: np.ndarray, num_nodes: int) -> tuple[np.ndarray, dict[str, int]]:

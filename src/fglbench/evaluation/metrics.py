@@ -49,9 +49,9 @@ def scores(predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: n
     pooled_accuracy = _ratio(int(hits.sum()), total)
     pooled_f1 = _macro_f1(hits.sum(axis=0), true.sum(axis=0), said.sum(axis=0)) if total else None
     return {
-        "accuracy": _means(pooled_accuracy, accuracy, total),
-        "f1_micro": _means(pooled_accuracy, accuracy, total),
-        "f1_macro": _means(pooled_f1, f1, total),
+        "accuracy": means(pooled_accuracy, accuracy, total),
+        "f1_micro": means(pooled_accuracy, accuracy, total),
+        "f1_macro": means(pooled_f1, f1, total),
     }
 
 
@@ -65,7 +65,8 @@ def _macro_f1(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> float:
     return math.fsum(f1.tolist()) / len(f1)
 
 
-def _means(pooled: float | None, per_client: list[float | None], nodes: int) -> dict[str, Any]:
+def means(pooled: float | None, per_client: list[float | None], nodes: int) -> dict[str, Any]:
+    """The entry of one metric, as `scores` describes it."""
     # fsum rounds once, so the mean does not depend on the processor's order of summation.
     present = [value for value in per_client if value is not None]
     return {

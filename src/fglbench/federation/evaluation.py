@@ -1,7 +1,10 @@
 """Round-wise evaluation: every client's model on all nodes of its own graph, without gradients."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from fglbench.backbones.base import Backbone
 from fglbench.federation import parameters as stacked
@@ -34,10 +37,18 @@ class Evaluator:
     def run(self, parameters: Parameters) -> np.ndarray | None:
         """[N] int32 class ids under stacked parameters, or None where a logit is not finite."""
         predictions = []
-        for view in self._views:
-            own = stacked.take(parameters, stacked.rows_of(view.clients))
-            logits = self._backbone.forward(own, view, no_dropout).logits
+        for logits in self._logits(parameters):
             if not torch.isfinite(logits.sum()):
                 return None
             predictions.append(logits.argmax(1).to(torch.int32).cpu().numpy())
         return np.concatenate(predictions)
+
+    @torch.no_grad()
+    def logits(self, parameters: Parameters) -> np.ndarray:
+        """[N, classes] float32 under stacked parameters."""
+        return np.concatenate([logits.cpu().numpy() for logits in self._logits(parameters)])
+
+    def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
+        for view in self._views:
+            own = stacked.take(parameters, stacked.rows_of(view.clients))
+            yield self._backbone.forward(own, view, no_dropout).logits

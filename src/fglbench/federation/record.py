@@ -21,7 +21,8 @@ class Result:
             [R] int64, cumulative.
         predictions: per reading ("val", "last", "test") [N] int32 class ids; empty unless ok.
         rounds: the round of each reading.
-        parameters: "selected" (reading val) and "last" stacked parameters; empty unless ok.
+        scores: what else is scored, by `federation.final`.
+        parameters: per reading the stacked parameters of its round; empty unless ok.
         train_seconds, eval_seconds: of the loop.
     """
 
@@ -30,6 +31,7 @@ class Result:
     history: dict[str, np.ndarray]
     predictions: dict[str, np.ndarray] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
     parameters: dict[str, Parameters] = field(default_factory=dict)
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
@@ -83,14 +85,13 @@ class Recorder:
         if math.isnan(validation) or validation > self._best["val"]:
             self._best["val"] = validation
             readings.append("val")
-            self._result.parameters["selected"] = parameters
         if math.isnan(test) or test > self._best["test"]:
             self._best["test"] = test
             readings.append("test")
         for reading in readings:
             self._result.predictions[reading] = predictions
             self._result.rounds[reading] = number
-        self._result.parameters["last"] = parameters
+            self._result.parameters[reading] = parameters
         return validation
 
     def finished(self) -> Result:

@@ -27,6 +27,9 @@ class SplitSettings(Section):
     train: float = Field(0.2, gt=0, le=1, description="Fraction of a client's labelled nodes to train on.")
     val: float = Field(0.4, ge=0, le=1, description="Fraction to choose the round by.")
     test: float = Field(0.4, gt=0, le=1, description="Fraction to test.")
+    held_out: float | None = Field(
+        None, gt=0, lt=1, description="Fraction of all nodes that no client gets; null: every node goes to a client."
+    )
     empty: Literal["keep", "error"] = Field(
         "keep",
         description="A client without training, validation or test nodes: kept (it does not train, or is left out of "
@@ -87,6 +90,14 @@ def assign_roles(
         )
     check_roles(np.concatenate(parts), np.concatenate(handed))
     return handed
+
+
+def draw_held_out(num_nodes: int, fraction: float | None, seed: int, dataset: str) -> np.ndarray:
+    """The nodes that no client gets, ascending int64 ids: the same for every scheme and number of clients at a seed."""
+    if fraction is None:
+        return np.zeros(0, dtype=np.int64)
+    count = min(max(1, round(fraction * num_nodes)), num_nodes - 1)
+    return np.sort(numpy_stream(seed, "held out", dataset).choice(num_nodes, count, replace=False))
 
 
 def clients_without(roles: list[np.ndarray]) -> dict[str, list[int]]:

@@ -22,6 +22,10 @@ MEANS = {
     "pooled": "Client mean: pooled (the nodes of all clients counted together)",
     "macro": "Client mean: macro (plain mean over the clients that have such nodes)",
 }
+GLOBAL_TESTS = {
+    "whole": "Global test: each client's model on the test nodes of all clients, in the whole graph",
+    "held_out": "Global test: each client's model on the graph of the nodes held out from all clients",
+}
 SAID = ("reading", "mean")
 MOST_REASONS = MOST_PAIRS = 12
 
@@ -32,10 +36,13 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
     of_runs = spec["metric"] in ("selected_round",) or spec["metric"].endswith(
         ("_seconds", "_mb", "bytes_up", "bytes_down")
     )
-    what = unit.title if of_runs else f"{spec.get('split', 'test')} {unit.title}"
+    split = spec.get("split", "test").replace("_", " ")
+    what = unit.title if of_runs else f"{split} {unit.title}"
     sentences = [f"{what[:1].upper()}{what[1:]}{f' in {unit.unit}' if unit.unit else ''}: {_spread(flat)}"]
     if not of_runs:
-        sentences.append(READINGS[spec.get("reading", "val")])
+        if split == "global test":
+            sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
+        sentences.append(_reading(study, spec.get("reading", "val")))
         sentences.append(MEANS[spec.get("mean", "pooled")])
     devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
     if devices:
@@ -52,6 +59,13 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
         if any(cell.place.get("method") == "global" for cell in flat):
             sentences.append("Global trains on the whole graph in one place: an upper bound, not marked")
     return [f"{sentence}." for sentence in sentences]
+
+
+def _reading(study: Study, reading: str) -> str:
+    validated = study.runs.loc[study.runs["split"] == "val", "evaluated"]
+    if reading == "val" and len(validated) and not (validated > 0).any():
+        return "Last round, for no client has validation nodes to choose one by"
+    return READINGS[reading]
 
 
 def _spread(cells: list[Cell]) -> str:

@@ -113,7 +113,7 @@ def _run_rows(placement: Placement, record: dict[str, Any] | None) -> Iterator[d
     for metric in ("bytes_up", "bytes_down"):
         yield {**common, "metric": metric, "value": record["metrics"][metric]}
     for reading, splits in record["metrics"]["readings"].items():
-        for split in ("train", "val", "test"):
+        for split in (name for name in splits if name != "round"):
             for metric, means in splits[split].items():
                 counts = {"evaluated": means["evaluated"], "of": means["of"]}
                 for mean in ("pooled", "macro"):

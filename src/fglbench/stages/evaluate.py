@@ -1,4 +1,4 @@
-"""The evaluate stage: scores of stored predictions, by one evaluator for all methods. Needs numpy only."""
+"""The evaluate stage: scores of stored predictions, by one evaluator for all methods. Needs no torch."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from fglbench.errors import StorageError
-from fglbench.evaluation.metrics import scores
+from fglbench.evaluation.metrics import means, scores
+from fglbench.evaluation.ranking import ranking_scores
 from fglbench.storage import MAKE_AGAIN, hash_file, read_json, read_npz, write_json
 
 READINGS = ("val", "last", "test")
 ROLES = {"train": 1, "val": 2, "test": 3}
+
+Arrays = dict[str, np.ndarray]
 
 
 def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: list[int], folder: Path) -> None:
@@ -48,35 +51,72 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     }
     if run["outcome"]["state"] != "ok":
         return metrics
-    predictions = _read_predictions(train_folder, run["files"])
+    predicted = _read_predictions(train_folder, run["files"])
     if run["split"] != read_json(split_folder / "card.json")["sha256"]:
         raise StorageError(
             f"{train_folder} was trained on another split than the one in {split_folder}, which was made anew since. "
             "Run the train stage again (snakemake --forcerun train_cell): it keeps what still fits."
         )
-    split = read_npz(split_folder / "split.npz", ["nodes", "ptr", "role"])
+    split = read_npz(split_folder / "split.npz")
     if split["nodes"].size and split["nodes"].max() >= len(labels):
         raise StorageError(
             f"{split_folder / 'split.npz'} names node {split['nodes'].max()}, but the graph has {len(labels)} nodes. "
             f"The split belongs to another graph. {MAKE_AGAIN}"
         )
-    client_labels = labels[split["nodes"]]
+    global_test = run["settings"]["method"].get("global_test")
     for reading in READINGS:
-        predicted = predictions[reading]
-        if len(predicted) != len(client_labels):
-            raise StorageError(
-                f"{train_folder / 'predictions.npz'}: '{reading}' has {len(predicted)} nodes, but the split has "
-                f"{len(client_labels)}. The run belongs to another split: remove its folder and run the train stage "
-                "again."
-            )
-        metrics["readings"][reading] = {
-            "round": int(predictions[f"{reading}_round"]),
-            **{
-                name: scores(predicted, client_labels, split["ptr"], split["role"] == role)
-                for name, role in ROLES.items()
-            },
-        }
+        found: dict[str, Any] = _local(reading, predicted, split, labels, train_folder)
+        if global_test:
+            found["global_test"] = _global(reading, predicted, split, labels, global_test, train_folder)
+        metrics["readings"][reading] = {"round": int(predicted[f"{reading}_round"]), **found}
     return metrics
+
+
+def _local(
+    reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, train_folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Every client's model on the nodes of its own graph, by role."""
+    _check_length(train_folder, reading, predicted[reading], len(split["nodes"]))
+    client_labels, logits = labels[split["nodes"]], predicted.get(f"{reading}_logits")
+    return {
+        name: _scores(predicted[reading], logits, client_labels, split["ptr"], split["role"] == role)
+        for name, role in ROLES.items()
+    }
+
+
+def _global(
+    reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, kind: str, train_folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Every client's model on the same nodes; predictions are [G, M], G = 1 where all clients have the same model."""
+    tested = np.unique(split["nodes"][split["role"] == ROLES["test"]]) if kind == "whole" else split["held_out"]
+    if kind == "held_out":
+        tested = tested[labels[tested] >= 0]
+    classes, logits = predicted[f"{reading}_global"], predicted.get(f"{reading}_global_logits")
+    _check_length(train_folder, f"{reading}_global", classes[0], len(tested))
+    models, clients = len(classes), len(split["ptr"]) - 1
+    flat = None if logits is None else logits.reshape(classes.size, -1)
+    rows = np.arange(models + 1) * len(tested)
+    found = _scores(classes.ravel(), flat, np.tile(labels[tested], models), rows, np.ones(classes.size, dtype=bool))
+    return {
+        name: means(entry["pooled"], entry["clients"] * (clients // models), entry["nodes"] * (clients // models))
+        for name, entry in found.items()
+    }
+
+
+def _scores(
+    classes: np.ndarray, logits: np.ndarray | None, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+) -> dict[str, dict[str, Any]]:
+    ranked = {} if logits is None else ranking_scores(logits, labels, ptr, tested)
+    return scores(classes, labels, ptr, tested) | ranked
+
+
+def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected: int) -> None:
+    if len(predicted) != expected:
+        raise StorageError(
+            f"{train_folder / 'predictions.npz'}: '{name}' has {len(predicted)} nodes, but the split has "
+            f"{expected}. The run belongs to another split: remove its folder and run the train stage "
+            "again."
+        )
 
 
 def _read_predictions(folder: Path, files: dict[str, str]) -> dict[str, np.ndarray]:
@@ -89,4 +129,4 @@ def _read_predictions(folder: Path, files: dict[str, str]) -> dict[str, np.ndarr
             f"{path} does not match its checksum in run.json (expected {files[path.name]}, found {found}): it was "
             f"altered or only partly copied. {MAKE_AGAIN}"
         )
-    return read_npz(path, [name for reading in READINGS for name in (reading, f"{reading}_round")])
+    return read_npz(path)

@@ -13,8 +13,9 @@ import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, StorageError
+from fglbench.partition.split import NONE, TEST
 from fglbench.partition.subgraph import induced_edges
-from fglbench.stages.split import load_split
+from fglbench.stages.split import Split, load_split
 from fglbench.storage import exclusive, read_json, read_npz, write_npz
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
             if split_of(target) == split_checksum(source):
                 continue
             graph = graph or load_graph(graph_folder)
-            write_npz(target, prepared_arrays(graph, source, spec))
+            checksum = np.frombuffer(bytes.fromhex(split_checksum(source)), dtype=np.uint8)
+            write_npz(target, {"split": checksum, **prepared_arrays(graph, load_split(source), spec)})
 
 
 def split_checksum(split_folder: Path) -> str:
@@ -82,12 +84,10 @@ def split_of(prepared: Path) -> str | None:
         return None
 
 
-def prepared_arrays(graph: Graph, split_folder: Path, spec: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of one federation file: clients, labels, roles, operator, and features where they are propagated."""
-    split = load_split(split_folder)
+def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of one federation: clients, labels, roles, operator, and features where they are propagated."""
     operator = normalised(induced_edges(graph, split.nodes, split.ptr), spec["r"])
     arrays = {
-        "split": np.frombuffer(bytes.fromhex(split_checksum(split_folder)), dtype=np.uint8),
         "nodes": split.nodes,
         "ptr": split.ptr,
         "role": split.role,
@@ -96,6 +96,8 @@ def prepared_arrays(graph: Graph, split_folder: Path, spec: dict[str, Any]) -> d
         "operator_indices": operator.indices.astype(np.int32),
         "operator_data": operator.data,
     }
+    if len(split.held_out):
+        arrays["held_out"] = split.held_out
     if spec["hops"] and not sp.issparse(graph.features):
         x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
         x = x[split.nodes]
@@ -113,9 +115,33 @@ def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, A
         prepared_folder: the seed's folder of `preprocess`.
         spec: as given to `preprocess`.
     """
+    return _federation(read_npz(prepared_folder / FILE), graph_folder, spec)
+
+
+def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any], kind: str) -> "Federation":
+    """The graph of the global test as a federation of one client whose test nodes are the tested ones.
+
+    Args:
+        graph_folder, prepared_folder, spec: as in `load_federation`.
+        kind: "whole": the whole graph, no edge cut, tested on what is a test node of some client; "held_out": the graph
+            of the nodes held out from all clients, tested on all of them that have a label.
+    """
+    graph = load_graph(graph_folder)
+    stored = read_npz(prepared_folder / FILE)
+    if kind == "whole":
+        nodes = np.arange(graph.num_nodes)
+        role = np.zeros(graph.num_nodes, dtype=np.int8)
+        role[stored["nodes"]] = stored["role"]
+    else:
+        nodes = stored["held_out"]
+        role = np.where(graph.labels[nodes] >= 0, TEST, NONE).astype(np.int8)
+    split = Split(nodes, np.array([0, len(nodes)]), role)
+    return _federation(prepared_arrays(graph, split, spec), graph_folder, spec)
+
+
+def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":
     from fglbench.federation.federation import Federation
 
-    arrays = read_npz(prepared_folder / FILE)
     size = len(arrays["nodes"])
     parts = tuple(arrays[f"operator_{name}"] for name in ("data", "indices", "indptr"))
     if "x" in arrays:

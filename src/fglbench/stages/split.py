@@ -1,7 +1,7 @@
 """The split stage: gives nodes to clients, gives them roles, and stores both with the partition card, seed by seed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from fglbench.datasets.base import Graph, load_graph
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
-from fglbench.partition.split import SplitSettings, assign_roles, check_roles
+from fglbench.partition.split import SplitSettings, assign_roles, check_roles, draw_held_out
 from fglbench.storage import (
     MAKE_AGAIN,
     exclusive,
@@ -34,11 +34,13 @@ class Split:
         nodes: [N] int64 global node ids, client by client, ascending inside a client.
         ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
         role: [N] int8: 0 none, 1 train, 2 val, 3 test.
+        held_out: ascending int64 global ids of the nodes that no client has.
     """
 
     nodes: np.ndarray
     ptr: np.ndarray
     role: np.ndarray
+    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def clients(self) -> int:
@@ -81,7 +83,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
         "version": registry.declaration("scheme", scheme).version,
         "settings": scheme_settings(scheme, spec["settings"]).model_dump(),
         "clients": spec["clients"],
-        "split": SplitSettings.model_validate(dict(spec["split"])).model_dump(),
+        "split": SplitSettings.model_validate(dict(spec["split"])).model_dump(exclude_none=True),
         "seed": seed,
         "graph": hash_arrays(content),
     }
@@ -97,16 +99,23 @@ def _finished(target: Path, request: Mapping[str, Any]) -> bool:
 
 def _make(graph: Graph, request: Mapping[str, Any], target: Path) -> None:
     dataset, scheme, clients, seed = (request[key] for key in ("dataset", "scheme", "clients", "seed"))
+    settings = SplitSettings.model_validate(request["split"])
+    held_out = draw_held_out(graph.num_nodes, settings.held_out, seed, dataset)
+    handed = np.setdiff1d(np.arange(graph.num_nodes), held_out)
+    if len(held_out):
+        graph = graph.induced(handed)
     assignment = assign_clients(graph, dataset, scheme, clients, request["settings"], seed)
     parts = assignment.parts
-    settings = SplitSettings.model_validate(request["split"])
     roles = assign_roles(graph.labels, parts, settings, seed, dataset, scheme, graph.masks)
     arrays = {
-        "nodes": np.concatenate(parts),
+        "nodes": handed[np.concatenate(parts)],
         "ptr": np.cumsum([0, *map(len, parts)]).astype(np.int64),
         "role": np.concatenate(roles),
     }
     card = partition_card(graph, parts, roles, assignment.notes)
+    if len(held_out):
+        arrays["held_out"] = held_out
+        card["held_out"] = len(held_out)
     with replacing_directory(target) as temporary:
         write_npz(temporary / "split.npz", arrays)
         sha256 = hash_file(temporary / "split.npz")
@@ -121,7 +130,7 @@ def load_split(folder: Path) -> Split:
             of order, a node with two roles).
     """
     read_json(Path(folder) / "card.json")  # written last: its absence marks an unfinished split
-    arrays = read_npz(Path(folder) / "split.npz", ["nodes", "ptr", "role"])
+    arrays = read_npz(Path(folder) / "split.npz")
     nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
     problem = ""
     if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role):
@@ -137,4 +146,4 @@ def load_split(folder: Path) -> Split:
             problem = str(error)
     if problem:
         raise StorageError(f"{folder}/split.npz: {problem}. {MAKE_AGAIN}")
-    return Split(nodes, ptr, role)
+    return Split(**arrays)

@@ -144,9 +144,10 @@ def _run(
     import torch
 
     from fglbench.federation.chunks import clients_at_once
+    from fglbench.federation.final import global_test, reading_logits
     from fglbench.federation.loop import Schedule, train
     from fglbench.federation.memory import keep_freed_memory
-    from fglbench.stages.preprocess import load_federation
+    from fglbench.stages.preprocess import load_federation, load_global_test
 
     torch.set_num_threads(settings["threads"])
     keep_freed_memory()
@@ -181,6 +182,12 @@ def _run(
     )
     machine["chunk_clients"] = chunk
     result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
+    if result.state == "ok":
+        if spec.get("logits"):
+            result.scores |= reading_logits(result, federation, backbone, device, chunk)
+        if kind := spec.get("global_test"):
+            tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
+            result.scores |= global_test(result, tested, backbone, bool(spec.get("logits")), device)
     reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
     return result, {"state": result.state, "round": result.diverged_round, "reason": reason}, machine
 
@@ -206,7 +213,7 @@ def _write(
             import numpy as np
 
             rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
-            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds})
+            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **result.scores})
             _write_checkpoint(temporary / "checkpoint.safetensors", result)
         record = {
             "cell": cell,
@@ -239,8 +246,8 @@ def _write_checkpoint(path: Path, result: "Result") -> None:
     from safetensors.torch import save_file
 
     tensors = {}
-    for kept, parameters in result.parameters.items():
-        for name, tensor in parameters.items():
+    for kept, reading in (("selected", "val"), ("last", "last")):
+        for name, tensor in result.parameters.get(reading, {}).items():
             common = bool((tensor == tensor[:1]).all())
             tensors[f"{kept}/{name}"] = (tensor[:1] if common else tensor).detach().cpu().clone().contiguous()
     save_file(tensors, path)

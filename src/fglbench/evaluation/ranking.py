@@ -1,0 +1,70 @@
+"""Scores of real-valued outputs, per client and over all clients: AUC, average precision and loss.
+
+The counting of clients is that of `metrics.scores`: a client without a value enters no mean, and nothing is ever NaN.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from fglbench.evaluation.metrics import means
+
+
+def ranking_scores(
+    outputs: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+) -> dict[str, dict[str, Any]]:
+    """AUC, average precision (AP) and, where there are classes, the mean cross-entropy of one set of nodes or edges.
+
+    With classes, AUC and AP are one against the rest on the softmax of the logits, then the plain mean over the classes
+    that occur among the scored labels but are not all of them; without, the scores are of one positive class, as in
+    link prediction (FedVGAE, table 2). AP is the sum of precision times the increase of recall (scikit-learn's).
+
+    Args:
+        outputs: [N, classes] float32 logits, or [N] scores of the positive class, clients one after another.
+        labels: [N] integer class, -1 where there is none; 0 or 1 beside [N] scores.
+        ptr: [C + 1] integer; rows `ptr[c]:ptr[c + 1]` belong to client c.
+        tested: [N] bool, the rows to score.
+
+    Returns:
+        `auc`, `ap` and, for logits, `loss`, each as in `metrics.scores`. None where no class can be ranked.
+    """
+    scored = np.asarray(tested, dtype=bool) & (labels >= 0)
+    rows = [start + np.flatnonzero(scored[start:stop]) for start, stop in pairwise(ptr)]
+    everyone = np.flatnonzero(scored)
+    logs = log_softmax(outputs.astype(np.float64), axis=1) if outputs.ndim == 2 else None
+    ranked = outputs.reshape(-1, 1) if logs is None else np.exp(logs)
+
+    def over(value: Callable[[np.ndarray], float | None]) -> dict[str, Any]:
+        return means(value(everyone), [value(own) for own in rows], len(everyone))
+
+    found = {
+        "auc": over(lambda own: _auc(ranked[own], labels[own])),
+        "ap": over(lambda own: _average_precision(ranked[own], labels[own])),
+    }
+    if logs is not None:
+        found["loss"] = over(lambda own: float(-logs[own, labels[own]].mean()) if len(own) else None)
+    return found
+
+
+def _auc(ranked: np.ndarray, labels: np.ndarray) -> float | None:
+    from sklearn.metrics import roc_auc_score
+
+    return _over_classes(ranked, labels, roc_auc_score)
+
+
+def _average_precision(ranked: np.ndarray, labels: np.ndarray) -> float | None:
+    from sklearn.metrics import average_precision_score
+
+    return _over_classes(ranked, labels, average_precision_score)
+
+
+def _over_classes(ranked: np.ndarray, labels: np.ndarray, score: Callable[..., float]) -> float | None:
+    """The mean over the classes (columns) that some rows have and some have not; None where there is none."""
+    truth = labels.reshape(-1, 1) == (np.arange(ranked.shape[1]) if ranked.shape[1] > 1 else np.ones(1))
+    both = truth.any(axis=0) & ~truth.all(axis=0)
+    if not both.any():
+        return None
+    return float(score(truth[:, both], ranked[:, both], average="macro"))
