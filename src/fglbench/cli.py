@@ -1,4 +1,4 @@
-"""The command line: `fglbench list|describe|train|compare|new|doctor`.
+"""The command line: `fglbench list|describe|train|compare|pack|new|doctor`.
 
 A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fglbench import __version__
-from fglbench.commands import compare, describe, doctor, listing, new, train
+from fglbench.commands import compare, describe, doctor, listing, new, pack, train
 from fglbench.errors import FglbenchError
 
 COMMANDS = {
@@ -19,6 +19,7 @@ COMMANDS = {
     "describe": (describe, "a dataset's data card, or what a component does and its settings"),
     "train": (train, "one cell, without Snakemake"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
+    "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
     "new": (new, "a working file for a method of your own, with its test"),
     "doctor": (doctor, "whether this installation and machine can run everything"),
 }

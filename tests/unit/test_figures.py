@@ -1,6 +1,7 @@
 """Figures: what is drawn, and that equal records give equal files."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,11 @@ import pytest
 from matplotlib.colors import to_rgb
 from synthetic_records import frame, full_study, run_rows, study_of, write_study
 
+from fglbench.config.schema import FigureKind
 from fglbench.errors import ConfigError
 from fglbench.reporting.figures import KINDS, draw
 from fglbench.reporting.figures_ranks import cliques
+from fglbench.reporting.html import FIGURE_WORDS
 from fglbench.reporting.names import figure_files
 from fglbench.reporting.palette import COLOURS, styles
 from fglbench.stages.figures import make_figures
@@ -158,6 +161,10 @@ def test_bars_join_the_longest_runs_within_the_difference():
     assert cliques(average, 1.5) == [(0, 2), (2, 3)]
     assert cliques(average, 0.5) == []
     assert cliques(average, 9.0) == [(0, 3)]
+
+
+def test_every_kind_that_a_study_may_ask_for_is_drawn_and_described():
+    assert set(get_args(FigureKind)) == set(KINDS) == set(FIGURE_WORDS)
 
 
 def test_unknown_kinds_are_refused_with_the_closest(study):

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from fglbench.cli import main
+
 from .conftest import ROOT, run_snakemake, write_config
 
 
@@ -80,6 +82,21 @@ def test_more_seeds_keep_the_finished_ones(finished: Path, tmp_path: Path):
     after = {path: path.read_bytes() for path in (folder / "results" / "train").rglob("run.json")}
     assert all(after[path] == content for path, content in before.items())
     assert len(after) == len(before) + 1
+
+
+def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
+    packed = tmp_path / "published"
+    assert main(["pack", "grid", "--results", str(finished / "results"), "--to", str(packed)]) == 0
+    write_config(tmp_path, published=str(packed), methods=["global", "local", "fedavg", "fedper", "fedprox"])
+    done = run_snakemake(tmp_path, "--cores", "2", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.parent.name.split("-")[0] for path in (tmp_path / "results" / "train").rglob("seed0")} == {"fedprox"}
+    ours, theirs = (
+        pd.read_csv(folder / "results" / "tables" / "grid" / "accuracy.csv") for folder in (tmp_path, finished)
+    )
+    pd.testing.assert_frame_equal(ours[ours["label"] != "fedprox"].reset_index(drop=True), theirs)
+    partitions = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "partitions.parquet")
+    assert set(partitions["scheme"]) == {"louvain", "random"}
 
 
 def test_two_runs_give_the_same_bytes_in_metrics(finished: Path, tmp_path: Path):

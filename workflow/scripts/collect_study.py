@@ -12,5 +12,6 @@ with logged(snakemake.log[0]):
     use_folders([Path(folder) for folder in snakemake.params.components])
     expansion = expand(Study.model_validate(snakemake.params.study))
     folder = Path(snakemake.output.runs).parent
-    outcomes = collect(expansion, snakemake.wildcards.study, Path(snakemake.params.results), folder)
+    published = {cell: Path(path) for cell, path in snakemake.params.published.items()}
+    outcomes = collect(expansion, snakemake.wildcards.study, Path(snakemake.params.results), folder, published)
     print(f"study {snakemake.wildcards.study}:", ", ".join(f"{n} {state}" for state, n in sorted(outcomes.items())))

@@ -15,6 +15,7 @@ from fglbench.config.identity import Cell, Part, Spec, seed_ranges, seeds_of
 from fglbench.config.load import load_config, load_study, mirror_of
 from fglbench.config.schema import Config, Study
 from fglbench.errors import ConfigError, suggest
+from fglbench.stages.published import published_cells
 
 GRID = "grid"
 
@@ -62,6 +63,8 @@ class Plan:
         if found:
             raise ConfigError(found)
         self.active = [GRID, *self.config.studies]
+        folder = self.config.published
+        self.published = published_cells(studies.parents[1] / folder if folder else None)
         self._datasets: dict[str, Part] = {}
         self._partitions: dict[tuple[str, str], Part] = {}
         self._prepared: dict[str, Part] = {}
@@ -105,19 +108,26 @@ class Plan:
         return f"{self.root}/preprocess/{wildcards.dataset}/{wildcards.partition}/{slug}/seeds-{wildcards.seeds}.json"
 
     def evaluated(self, study: str) -> list[str]:
-        """The outputs of all evaluation jobs of a study."""
-        return list(self._batches("evaluate", self.studies[study].cells))
+        """The outputs of all evaluation jobs of a study; published cells need none."""
+        return list(self._batches("evaluate", self._own_cells(study)))
+
+    def adopted(self, study: str) -> dict[str, str]:
+        """The folders of the packed records that a study takes cells from, by cell id."""
+        return {
+            cell.id: str(self.published[cell.id]) for cell in self.studies[study].cells if cell.id in self.published
+        }
+
+    def _own_cells(self, study: str) -> list[Cell]:
+        return [cell for cell in self.studies[study].cells if not self.published or cell.id not in self.published]
 
     def graphs(self, studies: Iterable[str]) -> list[str]:
         """The data cards of all datasets of some studies."""
-        slugs = {cell.dataset.slug: None for study in studies for cell in self.studies[study].cells}
+        slugs = {cell.dataset.slug: None for study in studies for cell in self._own_cells(study)}
         return [f"{self.root}/download/{slug}/graph.json" for slug in slugs]
 
     def trained(self, studies: Iterable[str]) -> list[str]:
         """The outputs of all training jobs of some studies."""
-        return list(
-            dict.fromkeys(path for study in studies for path in self._batches("train", self.studies[study].cells))
-        )
+        return list(dict.fromkeys(path for study in studies for path in self._batches("train", self._own_cells(study))))
 
     def _batches(self, stage: str, cells: list[Cell]) -> dict[str, None]:
         seeds: dict[str, list[int]] = {}

@@ -26,6 +26,8 @@ FIGURE_WORDS = {
     "label_heatmap": "Nodes of each class that each client holds, for the first seed.",
     "bytes_by_accuracy": "Accuracy against the bytes sent up and down: mean over seeds, bars of one sample standard "
     "deviation. Methods that send nothing are horizontal lines.",
+    "average_ranks": "Average rank of each method over datasets, each dataset counted once; a bar joins methods whose "
+    "ranks differ by less than Nemenyi's critical difference.",
 }
 
 

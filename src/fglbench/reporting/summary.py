@@ -30,7 +30,13 @@ def summary(results: Path, study: str, references: Path) -> str:
     tracking = results / "tracking" / f"{study}.json"
     if tracking.exists():
         parts.append(f"Runs: {read_json(tracking)['command']}")
-    outcomes = read_json(records / "study.json")["outcomes"]
+    settings = loaded.settings
+    if published := settings.get("published"):
+        parts.append(
+            f"{published} of {settings['cells']} cells are packed records that were not run here; to run them: "
+            "snakemake --config published=null ..."
+        )
+    outcomes = settings["outcomes"]
     if outcomes.get("failed", 0) + outcomes.get("oom", 0):
         parts.append(
             "To try again what failed or ran out of memory: snakemake --forcerun train_cell (all else is kept). "

@@ -5,7 +5,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pandas as pd
 from fglbench import __version__
 from fglbench.config.expand import Expansion, Placement, seed_list
 from fglbench.config.identity import Cell
+from fglbench.stages.published import Published, load_published
 from fglbench.storage import read_json, read_npz, replacing, write_json
 
 RUN_COLUMNS = {
@@ -41,7 +42,9 @@ RUN_COLUMNS = {
 _RUN_METRICS = ("train_seconds", "eval_seconds", "total_seconds", "peak_memory_mb", "selected_round")
 
 
-def collect(expansion: Expansion, name: str, results: Path, folder: Path) -> dict[str, int]:
+def collect(
+    expansion: Expansion, name: str, results: Path, folder: Path, published: Mapping[str, Path] | None = None
+) -> dict[str, int]:
     """Writes the four files of a study.
 
     Args:
@@ -49,25 +52,37 @@ def collect(expansion: Expansion, name: str, results: Path, folder: Path) -> dic
         name: of the study.
         results: the results folder.
         folder: where to write.
+        published: the packed study of each cell whose records are taken from there.
 
     Returns:
         The number of cells per outcome; cells without a record count as `not_run`.
     """
-    loaded = {cell.id: _load(cell, results) for cell in expansion.cells}
-    cells = [(placement, loaded[placement.cell.id]) for placement in expansion.placements]
-    runs = pd.DataFrame(
-        [row for placement, record in cells for row in _run_rows(placement, record)], columns=list(RUN_COLUMNS)
-    ).astype(RUN_COLUMNS)
-    curves = pd.concat(
-        [frame for placement, record in cells if (frame := _curve(placement, record, results)) is not None]
-        or [pd.DataFrame()]
-    )
-    _write_parquet(folder / "runs.parquet", runs)
-    _write_parquet(folder / "curves.parquet", curves)
-    _write_parquet(folder / "partitions.parquet", pd.DataFrame(list(_partition_rows(expansion, results))))
+    published = {cell.id: published[cell.id] for cell in expansion.cells if published and cell.id in published}
+    packed = load_published(sorted(set(published.values())))
+    loaded = {cell.id: _load(cell, results) for cell in expansion.cells if cell.id not in published}
+    runs: list[pd.DataFrame] = []
+    curves: list[pd.DataFrame] = []
+    rows: list[dict[str, Any]] = []
+    for placement in expansion.placements:
+        if placement.cell.id in published:
+            runs.append(packed.runs[placement.cell.id].assign(**_place(placement)))
+            curves += [found.assign(**_place(placement)) for found in _found(packed.curves, placement.cell.id)]
+        else:
+            record = loaded[placement.cell.id]
+            rows += _run_rows(placement, record)
+            curves += _curve(placement, record, results)
+    own = pd.DataFrame(rows, columns=list(RUN_COLUMNS)).astype(RUN_COLUMNS)
+    _write_parquet(folder / "runs.parquet", pd.concat([*runs, own])[list(RUN_COLUMNS)])
+    _write_parquet(folder / "curves.parquet", pd.concat(curves or [pd.DataFrame()]))
+    _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, packed))
     outcomes = Counter(record["metrics"]["outcome"]["state"] if record else "not_run" for record in loaded.values())
-    write_json(folder / "study.json", _study(expansion, name, loaded, dict(outcomes)))
+    outcomes += Counter(packed.runs[cell]["outcome"].iloc[0] for cell in published)
+    write_json(folder / "study.json", _study(expansion, name, loaded, packed, dict(outcomes), len(published)))
     return dict(outcomes)
+
+
+def _found(frames: Mapping[str, pd.DataFrame], key: str) -> list[pd.DataFrame]:
+    return [frames[key]] if key in frames else []
 
 
 def _load(cell: Cell, results: Path) -> dict[str, Any] | None:
@@ -122,15 +137,16 @@ def _run_rows(placement: Placement, record: dict[str, Any] | None) -> Iterator[d
                     yield {**common, **at, **counts, "metric": metric, "value": value}
 
 
-def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -> pd.DataFrame | None:
+def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -> list[pd.DataFrame]:
+    """One frame with a row for every round; none where nothing was recorded."""
     path = results / placement.cell.folder("train") / "history.npz"
     if record is None or not path.exists():
-        return None
+        return []
     history = read_npz(path)
     card = read_json(results / placement.cell.folder("split") / "card.json")
     mean = placement.cell.method.spec["mean"]
     losses = np.ma.masked_invalid(history["train_loss"]).mean(axis=1).filled(np.nan)
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             **_place(placement),
             "round": history["round"],
@@ -142,6 +158,7 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
             "train_loss": losses,
         }
     )
+    return [frame]
 
 
 def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
@@ -154,42 +171,54 @@ def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
     return (correct[:, present] / sizes[present]).mean(1)
 
 
-def _partition_rows(expansion: Expansion, results: Path) -> Iterator[dict[str, Any]]:
-    seen = set()
+def _partitions(expansion: Expansion, results: Path, packed: Published) -> pd.DataFrame:
+    """A row for every client of every partition and seed."""
+    frames: dict[str, pd.DataFrame] = {}
     for placement in expansion.placements:
-        path = results / placement.cell.folder("split") / "card.json"
-        if path in seen or placement.cell.partition.spec["scheme"] == "whole" or not path.exists():
+        split = placement.cell.folder("split")
+        if split in frames or placement.cell.partition.spec["scheme"] == "whole":
             continue
-        seen.add(path)
-        card = read_json(path)
-        for client in range(placement.clients):
-            yield {
-                "dataset": placement.dataset,
-                "scheme": placement.scheme,
-                "clients": placement.clients,
-                "seed": placement.cell.seed,
-                "client": client,
-                "nodes": card["nodes"][client],
-                "edges": card["edges"][client],
-                "cut_edges": card["cut_edges"],
-                "cosine_distance": card["cosine_distance"],
-                "classes": card["classes"][client],
-                "train": card["train"][client],
-                "val": card["val"][client],
-                "test": card["test"][client],
-            }
+        place: dict[str, Any] = {"dataset": placement.dataset, "scheme": placement.scheme, "clients": placement.clients}
+        place |= {"seed": placement.cell.seed, "split": split}
+        path = results / split / "card.json"
+        if path.exists():
+            frames[split] = pd.DataFrame(_client_rows(read_json(path))).assign(**place)
+        elif split in packed.partitions:
+            frames[split] = packed.partitions[split].assign(**place)
+    return pd.concat(frames.values()) if frames else pd.DataFrame()
+
+
+def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
+    per_client = ("nodes", "edges", "classes", "train", "val", "test")
+    return [
+        {
+            "client": client,
+            **{name: card[name][client] for name in per_client},
+            "cut_edges": card["cut_edges"],
+            "cosine_distance": card["cosine_distance"],
+        }
+        for client in range(len(card["nodes"]))
+    ]
 
 
 def _study(
-    expansion: Expansion, name: str, loaded: dict[str, dict[str, Any] | None], outcomes: dict[str, int]
+    expansion: Expansion,
+    name: str,
+    loaded: dict[str, dict[str, Any] | None],
+    packed: Published,
+    outcomes: dict[str, int],
+    published: int,
 ) -> dict[str, Any]:
     study = expansion.study.model_dump()
     runs = [record["run"] for record in loaded.values() if record]
+    used = [run["versions"] for run in runs] + [settings["versions"] for settings in packed.studies]
     versions = {
-        name: ", ".join(sorted({run["versions"][name] for run in runs if name in run["versions"]}))
-        for name in sorted({name for run in runs for name in run["versions"]})
+        name: ", ".join(sorted({text for run in used if name in run for text in run[name].split(", ")}))
+        for name in sorted({name for run in used for name in run})
     }
-    hardware = sorted({f"{run['device']['type']}: {run['device']['name']}" for run in runs if run["device"]})
+    devices = {f"{run['device']['type']}: {run['device']['name']}" for run in runs if run["device"]}
+    devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
+    cores = [run["cores"] for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
     shown = {key: study["protocol"][key] for key in ("reading", "mean")}
     tables = [{**table, **{key: table[key] or shown[key] for key in shown}} for table in study.pop("tables")]
     figures = [{**figure, **shown} for figure in study.pop("figures")]
@@ -208,8 +237,9 @@ def _study(
         "seeds": seed_list(expansion.study),
         "cells": len(expansion.cells),
         "outcomes": outcomes,
+        "published": published,
         "versions": {**versions, "fglbench": __version__},
-        "hardware": {"devices": hardware, "cores": max((run["cores"] for run in runs), default=None)},
+        "hardware": {"devices": sorted(devices), "cores": max(filter(None, cores), default=None)},
     }
 
 

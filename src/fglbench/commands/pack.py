@@ -1,0 +1,30 @@
+"""`fglbench pack STUDY`: a study's records as a packed study, from which its cells need not be run again."""
+
+import argparse
+from pathlib import Path
+
+from fglbench.commands import places
+from fglbench.errors import StorageError
+from fglbench.stages.published import pack
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("study", metavar="STUDY", help="name of a study with records in results/studies")
+    parser.add_argument("--to", metavar="DIR", help="folder of packed studies (results/published of the checkout)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Packs and says what was packed."""
+    target = (Path(args.to) if args.to else _published()) / args.study
+    cells = pack(Path(args.results) / "studies" / args.study, target)
+    size_kb = sum(path.stat().st_size for path in target.iterdir()) / 1000
+    print(f"{target}: cells packed: {len(cells)}, {size_kb:.0f} kB")
+    return 0
+
+
+def _published() -> Path:
+    root = places.checkout()
+    if root is None:
+        raise StorageError("this installation has no checkout with results/published; say where with --to DIR.")
+    return root / "results" / "published"

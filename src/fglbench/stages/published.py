@@ -1,0 +1,107 @@
+"""Packed records: a study's finished cells without their runs, small enough to come with the suite.
+
+A packed study is the study's collected records and `cells.json`, the ids of the cells in it. An id covers everything
+that decides a cell's numbers, so a study of any shape may take a cell's records from here instead of running it again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fglbench.errors import StorageError
+from fglbench.storage import read_json, replacing_directory, write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INDEX = "cells.json"
+_SETTLED = ("ok", "diverged", "not_applicable")  # what would come out again; a failure is worth another try
+
+
+def published_cells(folder: Path | None) -> dict[str, Path]:
+    """The packed study of every cell id below a folder; empty where there is none.
+
+    Raises:
+        StorageError: an index cannot be read.
+    """
+    if folder is None:
+        return {}
+    return {cell: path.parent for path in sorted(folder.glob(f"*/{INDEX}")) for cell in read_json(path)}
+
+
+def pack(records: Path, folder: Path) -> list[str]:
+    """Packs the collected records of a study.
+
+    Args:
+        records: `results/studies/<study>`.
+        folder: of the packed study; replaced as a whole.
+
+    Returns:
+        The ids of the cells packed: those that ended well, diverged, or are not applicable.
+
+    Raises:
+        StorageError: a record is missing or unreadable, or no cell is worth packing.
+    """
+    from fglbench.reporting.records import load_study
+
+    study = load_study(records)
+    settled = study.runs[study.runs["outcome"].isin(_SETTLED)]
+    cells = sorted(set(settled["cell"]))
+    if not cells:
+        raise StorageError(f"{records} has no finished cell to pack. Run the study first: snakemake {records.name}.")
+    with replacing_directory(folder) as temporary:
+        frames = {"runs": settled, "curves": study.curves, "partitions": study.partitions}
+        for name, frame in frames.items():
+            kept = frame[frame["cell"].isin(cells)] if "cell" in frame else frame
+            kept.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
+        write_json(temporary / "study.json", study.settings)
+        write_json(temporary / INDEX, cells)
+    return cells
+
+
+@dataclass(frozen=True)
+class Published:
+    """The packed records of some cells.
+
+    Attributes:
+        runs, curves: by cell id, its rows.
+        partitions: by split folder, its rows.
+        studies: what the packed studies say of themselves.
+    """
+
+    runs: "dict[str, pd.DataFrame]" = field(default_factory=dict)
+    curves: "dict[str, pd.DataFrame]" = field(default_factory=dict)
+    partitions: "dict[str, pd.DataFrame]" = field(default_factory=dict)
+    studies: list[dict[str, Any]] = field(default_factory=list)
+
+
+def load_published(folders: Iterable[Path]) -> Published:
+    """Reads packed studies; a cell that several have is taken from the last.
+
+    Raises:
+        StorageError: a record is missing or unreadable.
+    """
+    from fglbench.reporting.records import load_study
+
+    def merged(found: Published, folder: Path) -> Published:
+        study = load_study(folder)
+        return Published(
+            found.runs | _first_placement(study.runs, "cell"),
+            found.curves | _first_placement(study.curves, "cell"),
+            found.partitions | _first_placement(study.partitions, "split"),
+            [*found.studies, study.settings],
+        )
+
+    return reduce(merged, folders, Published())
+
+
+def _first_placement(frame: "pd.DataFrame", key: str) -> "dict[str, pd.DataFrame]":
+    """The rows of every key, from the first place that shows it: a centralised cell is in several columns."""
+    if key not in frame:
+        return {}
+    place = ["dataset", "scheme", "clients", *(name for name in ("method", "backbone", "label") if name in frame)]
+    first = frame.groupby(key, sort=False)[place].transform("first")
+    kept = frame[(frame[place] == first).all(axis=1)]
+    return {str(value): rows for value, rows in kept.groupby(key, sort=False)}

@@ -1,0 +1,71 @@
+"""Packed records: what is packed, and that a study shows them as if it had run them."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from synthetic_records import frame, run_rows, study_of, write_study
+
+from fglbench.cli import main
+from fglbench.errors import StorageError
+from fglbench.reporting.records import Study
+from fglbench.stages.published import load_published, pack, published_cells
+from fglbench.storage import read_json
+
+
+def records(folder: Path, *parts: list[dict], curves: pd.DataFrame | None = None) -> Path:
+    study = study_of(frame(*parts), seeds=[0])
+    full = Study(study.settings, study.runs, pd.DataFrame() if curves is None else curves, pd.DataFrame())
+    write_study(full, folder)
+    return folder
+
+
+def test_only_settled_cells_are_packed(tmp_path):
+    failed = {0: {"outcome": "oom", "outcome_round": float("nan"), "reason": "too big"}}
+    diverged = {0: {"outcome": "diverged", "outcome_round": 3.0, "reason": "exploded"}}
+    folder = records(
+        tmp_path / "small",
+        run_rows([0.8], label="FedAvg"),
+        run_rows(None, label="FedProx", outcomes=diverged),
+        run_rows(None, label="Local", outcomes=failed),
+    )
+    cells = pack(folder, tmp_path / "published" / "small")
+    assert cells == ["cora-louvain-10-FedAvg-gcn", "cora-louvain-10-FedProx-gcn"]
+    assert published_cells(tmp_path / "published") == dict.fromkeys(cells, tmp_path / "published" / "small")
+    packed = load_published([tmp_path / "published" / "small"])
+    assert set(packed.runs) == set(cells)
+    assert packed.runs[cells[1]]["outcome"].tolist() == ["diverged"]
+
+
+def test_a_study_without_a_finished_cell_is_not_packed(tmp_path):
+    failed = {0: {"outcome": "failed", "outcome_round": float("nan"), "reason": "a bug"}}
+    folder = records(tmp_path / "small", run_rows(None, label="Local", outcomes=failed))
+    with pytest.raises(StorageError, match="has no finished cell to pack"):
+        pack(folder, tmp_path / "published" / "small")
+    assert not (tmp_path / "published").exists()
+
+
+def test_a_cell_shown_in_several_columns_is_read_once(tmp_path):
+    once = run_rows([0.8], label="Global", scheme="louvain")
+    again = [{**row, "scheme": "metis"} for row in once]
+    folder = records(tmp_path / "small", once, again)
+    (cell,) = pack(folder, tmp_path / "published" / "small")
+    rows = load_published([tmp_path / "published" / "small"]).runs[cell]
+    assert len(rows) == len(once)
+    assert set(rows["scheme"]) == {"louvain"}
+
+
+def test_nothing_is_published_where_there_is_no_folder(tmp_path):
+    assert published_cells(None) == {}
+    assert published_cells(tmp_path / "nowhere") == {}
+    empty = load_published([])
+    assert empty.runs == empty.curves == empty.partitions == {}
+
+
+def test_the_command_packs_a_study_and_says_what(tmp_path, capsys):
+    records(tmp_path / "results" / "studies" / "small", run_rows([0.8, 0.9], label="FedAvg"))
+    arguments = ["pack", "small", "--results", str(tmp_path / "results"), "--to", str(tmp_path / "published")]
+    assert main(arguments) == 0
+    assert "cells packed: 1" in capsys.readouterr().out
+    assert read_json(tmp_path / "published" / "small" / "cells.json") == ["cora-louvain-10-FedAvg-gcn"]
+    assert main(["pack", "other", *arguments[2:]]) == 1
