@@ -26,7 +26,7 @@ GLOBAL_TESTS = {
     "whole": "Global test: each client's model on the test nodes of all clients, in the whole graph",
     "held_out": "Global test: each client's model on the graph of the nodes held out from all clients",
 }
-SAID = ("reading", "mean")
+SAID = ("reading", "mean", "logits")
 MOST_REASONS = MOST_PAIRS = 12
 
 
