@@ -87,8 +87,8 @@ def test_more_seeds_keep_the_finished_ones(finished: Path, tmp_path: Path):
 def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
     packed = tmp_path / "published"
     assert main(["pack", "grid", "--results", str(finished / "results"), "--to", str(packed)]) == 0
-    write_config(tmp_path, published=str(packed), methods=["global", "local", "fedavg", "fedper", "fedprox"])
-    done = run_snakemake(tmp_path, "--cores", "2", "tables")
+    write_config(tmp_path, published="all", methods=["global", "local", "fedavg", "fedper", "fedprox"])
+    done = run_snakemake(tmp_path, "--cores", "2", "tables", FGLBENCH_PUBLISHED=str(packed))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.parent.name.split("-")[0] for path in (tmp_path / "results" / "train").rglob("seed0")} == {"fedprox"}
     ours, theirs = (

@@ -17,6 +17,7 @@ from fglbench.stages.job import share_package
 
 STUDIES = Path(workflow.basedir) / "workflow" / "studies"
 REFERENCES = STUDIES / "reference"
+PUBLISHED = Path(os.environ.get("FGLBENCH_PUBLISHED") or Path(workflow.basedir) / "results" / "published")
 
 share_package()
 
@@ -25,6 +26,7 @@ try:
         typed(dict(config), dict(workflow.config_settings.overwrite_config)),
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config",
         studies=STUDIES,
+        packed=PUBLISHED.resolve(),
     )
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None

@@ -33,12 +33,13 @@ class Plan:
         values: the merged configuration.
         source: its file, for messages.
         studies: folder of study files.
+        packed: folder of packed studies.
 
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
     """
 
-    def __init__(self, values: dict[str, Any], source: str, studies: Path):
+    def __init__(self, values: dict[str, Any], source: str, studies: Path, packed: Path | None = None):
         self.config: Config = load_config(values, source, studies)
         self.root = self.config.results
         mirror = mirror_of(self.config)
@@ -63,8 +64,7 @@ class Plan:
         if found:
             raise ConfigError(found)
         self.active = [GRID, *self.config.studies]
-        folder = self.config.published
-        self.published = published_cells(studies.parents[1] / folder if folder else None)
+        self.published = published_cells(packed if self.config.published != "none" else None)
         self._datasets: dict[str, Part] = {}
         self._partitions: dict[tuple[str, str], Part] = {}
         self._prepared: dict[str, Part] = {}
@@ -113,12 +113,14 @@ class Plan:
 
     def adopted(self, study: str) -> dict[str, str]:
         """The folders of the packed records that a study takes cells from, by cell id."""
-        return {
-            cell.id: str(self.published[cell.id]) for cell in self.studies[study].cells if cell.id in self.published
-        }
+        if not self.published or (study == GRID and self.config.published != "all"):
+            return {}
+        cells = self.studies[study].cells
+        return {cell.id: str(self.published[cell.id]) for cell in cells if cell.id in self.published}
 
     def _own_cells(self, study: str) -> list[Cell]:
-        return [cell for cell in self.studies[study].cells if not self.published or cell.id not in self.published]
+        adopted = self.adopted(study)
+        return [cell for cell in self.studies[study].cells if not adopted or cell.id not in adopted]
 
     def graphs(self, studies: Iterable[str]) -> list[str]:
         """The data cards of all datasets of some studies."""

@@ -186,9 +186,10 @@ class Config(Study):
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU where there is one.")
     tracking: Tracking = Field(Tracking(), description="MLflow.")
     jobs: Jobs = Field(Jobs(), description="How jobs run.")
-    published: str | None = Field(
-        "results/published",
-        description="Folder of packed records beside the Snakefile, whose cells are not run; null: run everything.",
+    published: Literal["studies", "all", "none"] = Field(
+        "studies",
+        description="Which cells are taken from the packed records of results/published (or FGLBENCH_PUBLISHED) and "
+        "not run: those of study files, those of this file as well, or none.",
     )
     components: list[str] = Field([], description="Folders with your own methods, backbones and partition schemes.")
     results: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] = Field(

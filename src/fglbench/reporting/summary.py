@@ -34,7 +34,7 @@ def summary(results: Path, study: str, references: Path) -> str:
     if published := settings.get("published"):
         parts.append(
             f"{published} of {settings['cells']} cells are packed records that were not run here; to run them: "
-            "snakemake --config published=null ..."
+            "snakemake --config published=none ..."
         )
     outcomes = settings["outcomes"]
     if outcomes.get("failed", 0) + outcomes.get("oom", 0):
