@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,9 +18,9 @@ from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.federation.federation import Federation
 from fglbench.federation.loop import Schedule
 from fglbench.methods.base import Method
-from fglbench.stages.preprocess import load_federation, preprocess
+from fglbench.stages.preprocess import load_federation, pays, preprocess
 from fglbench.stages.split import split
-from fglbench.storage import hash_file, write_json, write_npz
+from fglbench.storage import fingerprint, hash_file, write_json, write_npz
 
 NONE, TRAIN, VAL, TEST = range(4)
 
@@ -36,6 +37,8 @@ class Case:
         ptr: [C + 1].
         role: [N].
         folder: where the stages' files of this case are.
+        filled: whether sparse features are propagated in preprocessing, so that tiny graphs take both ways; None leaves
+            it to preprocessing.
     """
 
     graph: Graph
@@ -43,6 +46,7 @@ class Case:
     ptr: np.ndarray
     role: np.ndarray
     folder: Path
+    filled: bool | None = None
 
     @cached_property
     def graph_folder(self) -> Path:
@@ -59,8 +63,10 @@ class Case:
 
     def prepared_folder(self, spec: dict[str, Any]) -> Path:
         """Runs preprocessing for one specification."""
-        folder = self.folder / "prepared-{features}-{r}-{hops}".format(**spec)
-        preprocess(self.graph_folder, self._split_folder, spec, [0], folder)
+        folder = self.folder / f"prepared-{fingerprint(spec)}-{self.filled}"
+        chosen = pays if self.filled is None else lambda features, *_: self.filled or not sp.issparse(features)
+        with patch("fglbench.stages.preprocess.pays", chosen):
+            preprocess(self.graph_folder, self._split_folder, spec, [0], folder)
         return folder / "seed0"
 
     def federation(self, backbone: str = "gcn", **settings: Any) -> Federation:
@@ -74,7 +80,7 @@ def case_of(graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder:
     """Args: parts, the global ids of each client; role [num_nodes] of the whole graph."""
     nodes = np.concatenate(parts).astype(np.int64)
     ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder)
+    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False)
 
 
 def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:

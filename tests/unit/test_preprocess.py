@@ -8,7 +8,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from fglbench.datasets.base import save_graph
 from fglbench.errors import DataError
-from fglbench.stages.preprocess import FILE, normalised, preprocess, row_normalised, split_of
+from fglbench.stages.preprocess import FILE, normalised, pays, preprocess, propagated, row_normalised, split_of
 from fglbench.stages.split import split
 from fglbench.storage import read_json, read_npz
 
@@ -31,6 +31,47 @@ def test_the_operator_is_that_of_pyg(tiny_graph):
     index, weight = gcn_norm(torch.from_numpy(tiny_graph.edges), num_nodes=tiny_graph.num_nodes)
     theirs = sp.coo_matrix((weight.numpy(), index.numpy()), shape=adjacency.shape).toarray()
     np.testing.assert_allclose(normalised(adjacency, 0.5).toarray(), theirs, atol=1e-6)
+
+
+def test_without_self_loops_it_is_the_mean_of_the_neighbours():
+    expected = np.array([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])
+    np.testing.assert_allclose(normalised(PATH, 0.0, self_loops=False).toarray(), expected, rtol=1e-6)
+    alone = sp.csr_matrix((2, 2), dtype=np.float32)
+    assert normalised(alone, 0.0, self_loops=False).nnz == 0
+
+
+def test_without_self_loops_the_symmetric_operator_is_that_of_pyg(tiny_graph):
+    adjacency = tiny_graph.adjacency()
+    index, weight = gcn_norm(torch.from_numpy(tiny_graph.edges), num_nodes=tiny_graph.num_nodes, add_self_loops=False)
+    theirs = sp.coo_matrix((weight.numpy(), index.numpy()), shape=adjacency.shape).toarray()
+    np.testing.assert_allclose(normalised(adjacency, 0.5, self_loops=False).toarray(), theirs, atol=1e-6)
+
+
+def test_combinations_of_hops_by_hand():
+    operator, x = normalised(PATH, 0.5), np.array([[1.0], [0.0], [0.0]], dtype=np.float32)
+    once, twice = np.array([1 / 2, 6**-0.5, 0]), np.array([5 / 12, 5 / (6 * 6**0.5), 1 / 6])
+    np.testing.assert_allclose(propagated(x, operator, {"hops": 2})["x"][:, 0], twice, rtol=1e-6)
+    each = propagated(x, operator, {"hops": 2, "combine": "each"})["hop_x"]
+    np.testing.assert_allclose(each[:, :, 0], [once, twice], rtol=1e-6)
+    total = propagated(x, operator, {"hops": 2, "combine": [0.5, 2.0, -1.0]})["x"]
+    np.testing.assert_allclose(total[:, 0], np.array([0.5, 0, 0]) + 2 * once - twice, rtol=1e-6)
+    assert x.tolist() == [[1.0], [0.0], [0.0]]
+
+
+def test_sparse_features_are_filled_up_where_they_have_few_columns_and_the_hops_are_many():
+    operator = sp.identity(1000, dtype=np.float32, format="csr")
+    narrow, wide = (
+        sp.csr_matrix((np.ones(5000), np.tile(np.arange(5), 1000), np.arange(0, 5001, 5)), shape=(1000, columns))
+        for columns in (100, 1000)
+    )
+    assert pays(narrow.toarray(), operator, 200, {"hops": 1})
+    assert pays(narrow, operator, 200, {"hops": 2})  # 200 x 100 filled entries against 4 x (5000 + 2 x 1000)
+    assert not pays(narrow, operator, 200, {"hops": 1})
+    assert not pays(narrow, operator, 300, {"hops": 2})
+    assert not pays(wide, operator, 200, {"hops": 2})
+    assert pays(wide, operator, 10, {"hops": 2, "combine": "each"})
+    huge = sp.csr_matrix((1000, 200_000), dtype=np.float32)
+    assert not pays(huge, operator, 0, {"hops": 2, "combine": "each"})  # 1.6 GB
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])

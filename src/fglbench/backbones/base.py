@@ -74,6 +74,14 @@ def linear_start(generator: torch.Generator, rows: int, columns: int) -> tuple[T
     return weight, torch.empty(columns).uniform_(-bound, bound, generator=generator)
 
 
+def linear_layers(generator: torch.Generator, layers: list[tuple[int, int]], first: int = 0) -> Parameters:
+    """`<layer>.weight` and `<layer>.bias` of linear layers of these widths, numbered from `first`."""
+    parameters = {}
+    for layer, (rows, columns) in enumerate(layers, start=first):
+        parameters[f"{layer}.weight"], parameters[f"{layer}.bias"] = linear_start(generator, rows, columns)
+    return parameters
+
+
 def widths(features: int, hidden: int, classes: int, depth: int) -> list[tuple[int, int]]:
     """Input and output width of each of `depth` layers."""
     inner = [hidden] * (depth - 1)

@@ -4,6 +4,8 @@ A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric). No dr
 public code of FedGTA.
 """
 
+from typing import Any
+
 import torch
 
 from fglbench.backbones import base
@@ -21,7 +23,7 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, float]:
+    def prepared(self) -> dict[str, Any]:
         return {"r": self.r, "hops": 1}
 
 

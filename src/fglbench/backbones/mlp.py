@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
@@ -18,7 +19,7 @@ class Settings(ComponentSettings):
     hidden: int = Field(64, ge=1, description="Width of the hidden layers.")
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
 
-    def prepared(self) -> dict[str, float]:
+    def prepared(self) -> dict[str, Any]:
         return {"r": 0.5, "hops": 0}
 
 
@@ -30,15 +31,15 @@ class Backbone(base.Backbone):
         self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        parameters = {}
         layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
-        for layer, (rows, columns) in enumerate(layers):
-            weight, bias = base.linear_start(generator, rows, columns)
-            parameters[f"{layer}.weight"], parameters[f"{layer}.bias"] = weight, bias
-        return parameters
+        return base.linear_layers(generator, layers)
 
     def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
         h = view.bias(view.first(parameters["0.weight"]), parameters["0.bias"], level=0)
+        return self.perceptron(h, parameters, view, dropout)
+
+    def perceptron(self, h: Tensor, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        """The layers after the first: h [outputs, width], before its activation."""
         hidden = h
         for layer in range(1, self.settings.depth):
             hidden = h.relu()

@@ -4,6 +4,8 @@ A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric). With 
 perceptron on A^k X (FedGTA searches 2 to 6 layers for its scalable models).
 """
 
+from typing import Any
+
 from fglbench.backbones import mlp
 from fglbench.settings import ComponentSettings, Field
 
@@ -17,11 +19,11 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers (depth above 1).")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, float]:
+    def prepared(self) -> dict[str, Any]:
         return {"r": self.r, "hops": self.hops}
 
 
 class Backbone(mlp.Backbone):
-    def __init__(self, settings: Settings, features: int, classes: int):
+    def __init__(self, settings: Any, features: int, classes: int):
         super().__init__(settings, features, classes)
         self.hops = settings.hops

@@ -1,17 +1,22 @@
 """The federation: the client subgraphs as one block-diagonal graph, and the views of it that a model computes on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from fglbench.federation.operators import SparseOperator, stacked_bias, stacked_linear
+from fglbench.federation.operators import SparseOperator, selection, stacked_bias, stacked_linear
 
 TRAIN, VAL, TEST = 1, 2, 3
+
+Combine: TypeAlias = Literal["last", "each"] | tuple[float, ...]
+Sampler: TypeAlias = Callable[[sp.csr_matrix, np.ndarray, list[int]], sp.csr_matrix]
 
 
 @dataclass(frozen=True)
@@ -19,41 +24,80 @@ class View:
     """What one forward pass needs: the rows of some clients, down to those the wanted outputs depend on.
 
     Level 0 are the rows after the first linear map; propagation l leads from level l to level l + 1; the last level
-    are the output rows. The first map is (A^hops X) W: as much of A^hops X as pays was computed in preprocessing, the
-    rest (`lead`) is applied after the multiplication by W.
+    are the output rows. The first map acts on propagated features A^l X, l up to `hops`. Those that preprocessing did
+    not compute are not formed here either: (A^l X) W = A^l (X W), so the rest of the propagation (`lead`) is applied
+    after the multiplication by W.
 
     Attributes:
         clients: [S] int64 client ids of the federation.
-        features: [rows, num_features] float32, or a sparse operator [rows, S * num_features] whose columns are offset
-            by client so that it multiplies the stacked weights.
+        features: one matrix, or one per hop where preprocessing made them; each [rows, num_features] float32, or a
+            sparse operator [rows, S * num_features] whose columns are offset by client so that it multiplies the
+            stacked weights.
         feature_ptr: [S + 1] row boundaries of the features.
+        combine: how hops enter the first map, see `Federation`.
         lead: operators of the first map still to apply.
         operators: one per propagation after the first map.
         ptrs: row boundaries of each level.
         rows: [outputs] int64 positions of the output rows in the federation.
         labels: [outputs] int64.
         client_mean: [S, outputs] operator that averages output rows per client.
+        levels: rows of every level, those of `lead` first, ascending; each contains the next.
     """
 
     clients: np.ndarray
-    features: Tensor | SparseOperator
+    features: list[Tensor | SparseOperator]
     feature_ptr: list[int]
+    combine: Combine
     lead: list[SparseOperator]
     operators: list[SparseOperator]
     ptrs: list[list[int]]
     rows: Tensor
     labels: Tensor
     client_mean: SparseOperator
+    levels: list[np.ndarray]
+    _selections: dict[tuple[int, int], SparseOperator] = field(default_factory=dict)
 
     def first(self, weight: Tensor) -> Tensor:
-        """(A^hops X) W with each client's own weights: [S, num_features, out] -> [rows of level 0, out]."""
-        if isinstance(self.features, SparseOperator):
-            out = self.features @ weight.reshape(-1, weight.shape[2])
-        else:
-            out = stacked_linear(self.features, weight, self.feature_ptr)
+        """The first map on one matrix: [S, num_features, out] -> [rows of level 0, out].
+
+        (A^hops X) W, or with coefficients c the sum over l of c_l (A^l X) W.
+        """
+        product = self._times(0, weight)
+        if isinstance(self.combine, tuple) and self.lead:
+            out = self.combine[-1] * product
+            for step, coefficient in enumerate(reversed(self.combine[:-1])):
+                out = self.lead[step] @ out + coefficient * self._select(product, 0, step + 1)
+            return out
         for operator in self.lead:
-            out = operator @ out
-        return out
+            product = operator @ product
+        return product
+
+    def each(self, weights: Sequence[Tensor]) -> list[Tensor]:
+        """The first map on every hop: the list of (A^l X) W_l, [rows of level 0, out] each.
+
+        Args:
+            weights: W_l [S, num_features, out] for each hop from 0, or a single W for all of them.
+        """
+        if not self.lead:
+            weights = list(weights) * (len(self.features) // len(weights))
+            return [self._times(hop, weight) for hop, weight in enumerate(weights)]
+        out = weights[0].shape[2]
+        rest = self._times(0, torch.cat(list(weights), dim=2))
+        found = []
+        for hop in range(len(self.lead) + 1):
+            own = rest
+            if len(weights) > 1:
+                own, rest = rest.split([out, rest.shape[1] - out], dim=1)
+            found.append(self._select(own, hop, len(self.lead)))
+            if hop < len(self.lead):
+                rest = self.lead[hop] @ rest.contiguous()
+        return found
+
+    def _times(self, hop: int, weight: Tensor) -> Tensor:
+        features = self.features[hop]
+        if isinstance(features, SparseOperator):
+            return features @ weight.reshape(-1, weight.shape[2])
+        return stacked_linear(features, weight, self.feature_ptr)
 
     def linear(self, x: Tensor, weight: Tensor, level: int) -> Tensor:
         """Each client's rows times its weights: [rows of level, in] x [S, in, out] -> [rows of level, out]."""
@@ -64,8 +108,20 @@ class View:
         return stacked_bias(x, bias, self.ptrs[level])
 
     def propagate(self, x: Tensor, level: int) -> Tensor:
-        """The normalised adjacency from level to level + 1: [rows of level, width] -> [rows of level + 1, width]."""
+        """The operator from level to level + 1: [rows of level, width] -> [rows of level + 1, width]."""
         return self.operators[level] @ x
+
+    def own(self, x: Tensor, level: int) -> Tensor:
+        """Of [rows of level, width] the rows that level + 1 has as well: [rows of level + 1, width]."""
+        return self._select(x, len(self.lead) + level, len(self.lead) + level + 1)
+
+    def _select(self, x: Tensor, outer: int, inner: int) -> Tensor:
+        rows, kept = self.levels[outer], self.levels[inner]
+        if len(rows) == len(kept):
+            return x
+        if (outer, inner) not in self._selections:
+            self._selections[outer, inner] = selection(np.searchsorted(rows, kept), len(rows), x.device)
+        return self._selections[outer, inner] @ x.contiguous()
 
 
 @dataclass(frozen=True)
@@ -77,9 +133,12 @@ class Federation:
         labels: [N] int64, -1 where a node has none.
         role: [N] int8: 0 none, 1 train, 2 validation, 3 test.
         classes: number of classes.
-        operator: [N, N] float32 CSR, the normalised block-diagonal adjacency with self-loops.
-        features: [N, num_features] float32, dense or CSR, after `propagated` applications of the operator.
-        propagated: how many applications are contained in `features`.
+        operator: [N, N] float32 CSR, the normalised block-diagonal adjacency A that the backbone asked for.
+        features: [N, num_features] float32, dense or CSR: X, or what `combine` makes of it where `propagated` says so.
+        propagated: how many applications of the operator preprocessing has made.
+        combine: how the hops of the first map are combined: "last" (A^hops X), "each" (every A^l X for itself), or
+            coefficients c (sum over l of c_l A^l X).
+        hop_features: [propagated, N, num_features] float32, A X, A^2 X, ...; with "each" and propagated above 0.
     """
 
     ptr: np.ndarray
@@ -89,6 +148,8 @@ class Federation:
     operator: sp.csr_matrix
     features: np.ndarray | sp.csr_matrix
     propagated: int = 0
+    combine: Combine = "last"
+    hop_features: np.ndarray | None = None
 
     @property
     def num_clients(self) -> int:
@@ -110,35 +171,49 @@ class Federation:
         propagations: int,
         *,
         training: bool,
+        outputs: np.ndarray | None = None,
+        sampler: Sampler | None = None,
         device: torch.device | str = "cpu",
     ) -> View:
-        """The rows that a forward pass over some clients needs.
+        """The rows that a forward pass over some clients needs; the cost depends on those clients alone.
 
         Args:
-            clients: ascending client ids.
+            clients: ascending client ids, at least one.
             hops: applications of the operator in the first linear map.
             propagations: applications after it.
             training: outputs are the training nodes (receptive field of the loss: exact, fewer rows), else all nodes.
+            outputs: ascending positions in the federation of other output rows, all of them of `clients`.
+            sampler: gives the operator to use instead of the one it is given, [targets, rows of the clients], with
+                `clients` and the row boundaries of the targets by client.
             device: where the view's tensors live.
         """
         clients = np.asarray(clients, dtype=np.int64)
-        chosen = np.zeros(self.num_clients, dtype=bool)
-        chosen[clients] = True
-        wanted = chosen[self.client_of] & ((self.role == TRAIN) if training else True)
-        levels = [np.flatnonzero(wanted)]
+        members, block = self._members(clients)
+        starts = np.concatenate([[0], np.cumsum(self.ptr[clients + 1] - self.ptr[clients])])
+        if outputs is not None:
+            wanted = np.searchsorted(members, outputs)
+        else:
+            wanted = np.flatnonzero(self.role[members] == TRAIN) if training else np.arange(len(members))
+
+        def boundaries(rows: np.ndarray) -> list[int]:
+            return np.searchsorted(rows, starts).tolist()
+
+        levels = [wanted]
         operators: list[SparseOperator] = []
         for _ in range(propagations + hops - self.propagated):
-            sources, operator = self._step(levels[0], device, operators[0] if operators else None, levels)
+            targets = levels[0]
+            if operators and sampler is None and len(targets) == len(levels[1]):
+                sources, operator = targets, operators[0]  # the same rows as a level above
+            else:
+                part = block if len(targets) == len(members) else block[targets]
+                if sampler is not None:
+                    part = sampler(part, clients, boundaries(targets))
+                sources, operator = _step(part, targets, device)
             levels.insert(0, sources)
             operators.insert(0, operator)
         lead = len(operators) - propagations
-        local = np.searchsorted(clients, self.client_of)  # position in `clients`; read only for rows of chosen clients
-
-        def boundaries(rows: np.ndarray) -> list[int]:
-            return [0, *np.cumsum(np.bincount(local[rows], minlength=len(clients))).tolist()]
-
         ptrs = [boundaries(rows) for rows in levels]
-        output = levels[-1]
+        output = members[levels[-1]]
         sizes = np.diff(ptrs[-1])
         averaging = sp.csr_matrix(
             (np.repeat(1.0 / np.maximum(sizes, 1), sizes).astype(np.float32), np.arange(len(output)), ptrs[-1]),
@@ -146,45 +221,58 @@ class Federation:
         )
         return View(
             clients=clients,
-            features=self._features(levels[0], local[levels[0]], len(clients), device),
+            features=[_rows_of(matrix, members[levels[0]], ptrs[0], device) for matrix in self._matrices()],
             feature_ptr=ptrs[0],
+            combine=self.combine,
             lead=operators[:lead],
             operators=operators[lead:],
             ptrs=ptrs[lead:],
             rows=torch.from_numpy(output).to(device),
             labels=torch.from_numpy(self.labels[output]).to(device),
             client_mean=SparseOperator(averaging, device),
+            levels=levels,
         )
 
-    def _step(
-        self,
-        targets: np.ndarray,
-        device: torch.device | str,
-        above: SparseOperator | None,
-        levels: list[np.ndarray],
-    ) -> tuple[np.ndarray, SparseOperator]:
-        """The rows that one propagation to `targets` reads, and its operator; shared with the level above if equal."""
-        if above is not None and len(levels) > 1 and len(levels[0]) == len(levels[1]):
-            return targets, above
-        block = self.operator if len(targets) == len(self.labels) else self.operator[targets]
-        read = np.zeros(len(self.labels), dtype=bool)
-        read[targets] = read[block.indices] = True
-        sources = np.flatnonzero(read)
-        if len(sources) < len(self.labels):
-            block = block[:, sources]
-        return sources, SparseOperator(block, device)
+    def _matrices(self) -> list[np.ndarray | sp.csr_matrix]:
+        return [self.features, *(() if self.hop_features is None else self.hop_features)]
 
-    def _features(
-        self, rows: np.ndarray, local: np.ndarray, clients: int, device: torch.device | str
-    ) -> Tensor | SparseOperator:
-        whole = len(rows) == len(self.labels)
-        if isinstance(self.features, np.ndarray):
-            # Rows of neighbouring clients are a slice, which costs no memory.
-            contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
-            taken = self.features[rows[0] : rows[-1] + 1] if contiguous else self.features[rows]
-            return torch.from_numpy(taken).to(device)
-        taken = self.features if whole else self.features[rows]
-        width = self.features.shape[1]
-        offset = np.repeat(local.astype(np.int64) * width, np.diff(taken.indptr))
-        matrix = sp.csr_matrix((taken.data, taken.indices + offset, taken.indptr), shape=(len(rows), clients * width))
-        return SparseOperator(matrix, device)
+    def _members(self, clients: np.ndarray) -> tuple[np.ndarray, sp.csr_matrix]:
+        """The rows of some clients, and the operator among them with its rows and columns counted from 0."""
+        if len(clients) == self.num_clients:
+            return np.arange(len(self.labels)), self.operator
+        members = np.concatenate([np.arange(self.ptr[client], self.ptr[client + 1]) for client in clients])
+        offsets = members - np.arange(len(members))  # how far each row, and each column it names, moves up
+        indptr = self.operator.indptr
+        sizes = np.concatenate([np.diff(indptr[self.ptr[client] : self.ptr[client + 1] + 1]) for client in clients])
+        entries = [slice(indptr[self.ptr[client]], indptr[self.ptr[client + 1]]) for client in clients]
+        data, indices = (
+            np.concatenate([values[entry] for entry in entries])
+            for values in (self.operator.data, self.operator.indices)
+        )
+        indices = indices - np.repeat(offsets, sizes).astype(indices.dtype)
+        parts_of = (data, indices, np.concatenate([[0], np.cumsum(sizes)]))
+        return members, sp.csr_matrix(parts_of, shape=(len(members), len(members)))
+
+
+def _step(part: sp.csr_matrix, targets: np.ndarray, device: torch.device | str) -> tuple[np.ndarray, SparseOperator]:
+    """The rows that one propagation to `targets` reads, themselves included, and its operator on those."""
+    read = np.zeros(part.shape[1], dtype=bool)
+    read[targets] = read[part.indices] = True
+    sources = np.flatnonzero(read)
+    return sources, SparseOperator(part if len(sources) == part.shape[1] else part[:, sources], device)
+
+
+def _rows_of(
+    features: np.ndarray | sp.csr_matrix, rows: np.ndarray, ptr: list[int], device: torch.device | str
+) -> Tensor | SparseOperator:
+    """The rows of a feature matrix, grouped by client with boundaries `ptr`, ready to multiply stacked weights."""
+    if isinstance(features, np.ndarray):
+        contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
+        taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice costs no memory
+        return torch.from_numpy(taken).to(device)
+    width = features.shape[1]
+    taken = features if len(rows) == features.shape[0] else features[rows]
+    entries = [int(taken.indptr[stop] - taken.indptr[start]) for start, stop in pairwise(ptr)]
+    offset = np.repeat(np.arange(len(entries)) * width, entries)
+    parts = (taken.data, taken.indices + offset, taken.indptr)
+    return SparseOperator(sp.csr_matrix(parts, shape=(len(rows), len(entries) * width)), device)

@@ -198,7 +198,9 @@ class LocalTraining:
             extra = self._method.loss(step)
             if extra is not None:
                 total = total + extra.sum()
-            gradients = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
+            found = torch.autograd.grad(total, list(leaves.values()))
+            # The fused optimiser reads memory in the order of the parameters, whatever the strides of a gradient.
+            gradients = {name: gradient.contiguous() for name, gradient in zip(leaves, found, strict=True)}
             with torch.no_grad():
                 self._method.correct(step, gradients)
                 optimiser.step(chunk, rows, leaves, gradients)

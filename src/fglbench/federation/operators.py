@@ -54,6 +54,12 @@ class SparseOperator:
         return _product(self._transposed, dense)
 
 
+def selection(rows: np.ndarray, size: int, device: torch.device | str = "cpu") -> SparseOperator:
+    """[len(rows), size] operator that picks rows; its gradient is many times faster than that of `index_select`."""
+    parts = (np.ones(len(rows), dtype=np.float32), rows, np.arange(len(rows) + 1))
+    return SparseOperator(sp.csr_matrix(parts, shape=(len(rows), size)), device)
+
+
 def _product(matrix: Tensor, dense: Tensor) -> Tensor:
     # `matrix @ dense` fills a result with zeros and copies it once more, which takes as long as the product.
     out = dense.new_empty(matrix.shape[0], dense.shape[1])

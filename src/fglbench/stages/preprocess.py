@@ -1,8 +1,16 @@
 """Stage preprocess: the block-diagonal operator and propagated features of a partition, shared by seeds and methods.
 
-A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). Dense features are propagated here once, for
-backbones whose first linear map acts on A^hops X; sparse ones would fill up, so the engine propagates their product
-with the weights instead, which is the same by associativity.
+A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). A backbone says what it needs by `prepared()`:
+
+    r: kernel coefficient.
+    hops: applications of A in its first linear map that may be made here.
+    self_loops: whether A has self-loops; true where it is left out.
+    combine: "last" (A^hops X; also where it is left out), "each" (X, A X, ..., A^hops X) or a list of hops + 1
+        coefficients c (sum over l of c_l A^l X).
+
+Dense features are propagated here, once. Sparse ones would fill up, so the engine propagates their product with the
+weights instead, which is the same by associativity; but for several hops it is faster to fill them up where they have
+few columns (`pays`).
 """
 
 from pathlib import Path
@@ -13,7 +21,7 @@ import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, StorageError
-from fglbench.partition.split import NONE, TEST
+from fglbench.partition.split import NONE, TEST, TRAIN
 from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.split import Split, load_split
 from fglbench.storage import exclusive, read_json, read_npz, write_npz
@@ -23,16 +31,22 @@ if TYPE_CHECKING:
 
 FILE = "federation.npz"
 
+_DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
+_MOST_FILLED_BYTES = 2**30
 
-def normalised(adjacency: sp.csr_matrix, r: float) -> sp.csr_matrix:
+
+def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> sp.csr_matrix:
     """D^(r-1) (A + I) D^(-r), [N, N] float32 CSR; D are the degrees with self-loops.
 
     Args:
         adjacency: [N, N] symmetric, ones, no self-loops.
         r: kernel coefficient in [0, 1]; 0.5 is symmetric, 0 averages over neighbours.
+        self_loops: without them it is D^(r-1) A D^(-r) of the degrees without, and rows without edges are zero.
     """
-    looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
-    degree = np.asarray(looped.sum(axis=1)).ravel().astype(np.float64)
+    looped = adjacency
+    if self_loops:
+        looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
+    degree = np.maximum(np.asarray(looped.sum(axis=1)).ravel().astype(np.float64), 1.0)
     rows = np.repeat(degree ** (r - 1.0), np.diff(looped.indptr))
     values = (rows * (degree**-r)[looped.indices]).astype(np.float32)
     return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
@@ -56,7 +70,7 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
 
     Args:
         graph_folder, split_folder: results of download and split.
-        spec: `features` ("raw" or "row"), `r`, `hops`.
+        spec: what the backbone needs, and `features` ("raw" or "row").
         seeds: cell seeds.
         folder: where to write.
     """
@@ -86,7 +100,7 @@ def split_of(prepared: Path) -> str | None:
 
 def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of one federation: clients, labels, roles, operator, and features where they are propagated."""
-    operator = normalised(induced_edges(graph, split.nodes, split.ptr), spec["r"])
+    operator = normalised(induced_edges(graph, split.nodes, split.ptr), spec["r"], spec.get("self_loops", True))
     arrays = {
         "nodes": split.nodes,
         "ptr": split.ptr,
@@ -98,13 +112,51 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
     }
     if len(split.held_out):
         arrays["held_out"] = split.held_out
-    if spec["hops"] and not sp.issparse(graph.features):
+    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
+    if spec["hops"] and pays(graph.features, operator, rows, spec):
         x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
         x = x[split.nodes]
-        for _ in range(spec["hops"]):
-            x = operator @ x
-        arrays["x"] = x
+        arrays |= propagated(x if isinstance(x, np.ndarray) else x.toarray(), operator, spec)
     return arrays
+
+
+def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, spec: dict[str, Any]) -> bool:
+    """Whether features are propagated here rather than their product with the weights in every step.
+
+    Dense ones always are. Of sparse ones over several hops, training reads nearly every entry, and the operator once
+    for each hop; of filled ones it reads the rows of the training nodes, where an entry costs about a quarter.
+
+    Args:
+        features, operator: of the graph.
+        rows: training nodes.
+        spec: what the backbone needs.
+    """
+    if isinstance(features, np.ndarray):
+        return True
+    columns, hops = features.shape[1], spec["hops"]
+    size_bytes = 4 * columns * operator.shape[0] * (hops if spec.get("combine") == "each" else 1)
+    entries = features.nnz + hops * operator.nnz
+    return hops > 1 and rows * columns < _DENSE_PER_SPARSE * entries and size_bytes <= _MOST_FILLED_BYTES
+
+
+def propagated(x: np.ndarray, operator: sp.csr_matrix, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What `spec["combine"]` makes of [N, num_features] features.
+
+    Returns:
+        `x` [N, num_features]; with "each", `hop_x` [hops, N, num_features] instead: A X, ..., A^hops X.
+    """
+    combine, hops = spec.get("combine", "last"), spec["hops"]
+    if combine == "each":
+        filled = np.empty((hops, *x.shape), dtype=np.float32)
+        for hop in range(hops):
+            filled[hop] = operator @ (filled[hop - 1] if hop else x)
+        return {"hop_x": filled}
+    total = None if combine == "last" else np.float32(combine[0]) * x
+    for hop in range(1, hops + 1):
+        x = operator @ x
+        if total is not None:
+            total += np.float32(combine[hop]) * x
+    return {"x": x if total is None else total}
 
 
 def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any]) -> "Federation":
@@ -152,6 +204,9 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         if spec["features"] == "row":
             features = row_normalised(features)
         features = features[arrays["nodes"]]
+        if "hop_x" in arrays and not isinstance(features, np.ndarray):
+            features = features.toarray()
+    combine = spec.get("combine", "last")
     return Federation(
         ptr=arrays["ptr"],
         labels=arrays["labels"],
@@ -159,5 +214,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         classes=read_json(graph_folder / "graph.json")["classes"],
         operator=sp.csr_matrix(parts, shape=(size, size)),
         features=features,
-        propagated=spec["hops"] if "x" in arrays else 0,
+        propagated=spec["hops"] if "x" in arrays or "hop_x" in arrays else 0,
+        combine=tuple(combine) if isinstance(combine, list) else combine,
+        hop_features=arrays.get("hop_x"),
     )
