@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from plain_models import MODELS, Model, Weights
 from torch import Tensor
-from torch.nn.functional import cross_entropy, dropout
-from torch_geometric.nn import GCNConv, SGConv
+from torch.nn.functional import cross_entropy
 from torch_geometric.utils import subgraph
 
 from fglbench.datasets.base import Graph
 from fglbench.seeding import derive
 
 TRAIN, VAL, TEST = 1, 2, 3
-Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,12 @@ class Client:
 class Plan:
     """What is trained and how; the fields mean what they mean in the engine's settings.
 
+    `settings` are all of the backbone's, defaults included.
     `participants` gives the clients drawn in each round; None draws all of them in every round.
     """
 
-    backbone: str = "gcn"
-    depth: int = 2
-    hidden: int = 64
-    hops: int = 2
-    dropout: float = 0.0
+    backbone: str
+    settings: Mapping[str, Any]
     method: str = "fedavg"
     mu: float = 0.0
     rounds: int = 3
@@ -91,61 +88,12 @@ def clients_of(graph: Graph, nodes: np.ndarray, ptr: np.ndarray, role: np.ndarra
     return clients
 
 
-class Model(torch.nn.Module):
-    """An mlp, gcn or sgc of PyG's and torch's own layers, ReLU and dropout between them."""
-
-    def __init__(self, plan: Plan, features: int, classes: int):
-        super().__init__()
-        inner = [plan.hidden] * (plan.depth - 1)
-        shapes = list(zip([features, *inner], [*inner, classes], strict=True))
-        layers: list[torch.nn.Module] = []
-        for position, (columns, rows) in enumerate(shapes):
-            if plan.backbone == "gcn":
-                layers.append(GCNConv(columns, rows, cached=False))
-            elif plan.backbone == "sgc" and position == 0:
-                # A model sees one client's graph only, so that what it caches is right: A^k X, slow on dense features.
-                layers.append(SGConv(columns, rows, K=plan.hops, cached=True))
-            else:
-                layers.append(torch.nn.Linear(columns, rows))
-        self.layers = torch.nn.ModuleList(layers)
-        self.rate = plan.dropout
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        for position, layer in enumerate(self.layers):
-            if position:
-                x = dropout(x.relu(), self.rate, self.training)
-            x = layer(x) if isinstance(layer, torch.nn.Linear) else layer(x, edges)
-        return x
-
-    def named(self) -> Weights:
-        """Its parameters under the engine's names; matrices are stored transposed, [out, in]."""
-        found: Weights = {}
-        for position, layer in enumerate(self.layers):
-            linear: Any = layer if isinstance(layer, torch.nn.Linear) else layer.lin
-            found[f"{position}.weight"] = linear.weight
-            found[f"{position}.bias"] = (layer if isinstance(layer, GCNConv) else linear).bias
-        return found
-
-    def read(self) -> Weights:
-        """Detached copies, matrices [in, out]."""
-        return {name: (tensor.T if tensor.dim() == 2 else tensor).detach().clone() for name, tensor in self._named()}
-
-    def write(self, weights: Mapping[str, Tensor]) -> None:
-        """Sets the parameters in place, so that an optimiser that holds them keeps its state."""
-        with torch.no_grad():
-            for name, tensor in self._named():
-                tensor.copy_(weights[name].T if tensor.dim() == 2 else weights[name])
-
-    def _named(self) -> list[tuple[str, Tensor]]:
-        return list(self.named().items())
-
-
 def shared_names(plan: Plan, names: Sequence[str]) -> list[str]:
     """The parameters that a method averages."""
     if plan.method in ("global", "local"):
         return []
     if plan.method == "fedper":
-        return [name for name in names if not name.startswith(f"{plan.depth - 1}.")]
+        return [name for name in names if not name.startswith(f"{plan.settings['depth'] - 1}.")]
     return list(names)
 
 
@@ -202,7 +150,9 @@ class Loop:
         self.clients = clients
         self.plan = plan
         torch.manual_seed(derive(seed, "oracle"))  # of the layers' own draws, overwritten below, and of dropout
-        self.models = [Model(plan, clients[0].x.shape[1], classes) for _ in clients]
+        self.models: list[Model] = [
+            MODELS[plan.backbone](plan.settings, clients[0].x.shape[1], classes) for _ in clients
+        ]
         for model in self.models:
             model.write(initial)
         self._optimisers = [self._optimiser(model) for model in self.models]

@@ -107,7 +107,7 @@ def assert_same(one: Result, other: Result) -> None:
 # ---- invariances
 
 
-@pytest.mark.parametrize("backbone", ["mlp", "gcn", "sgc"])
+@pytest.mark.parametrize("backbone", registry.names("backbone"))
 @pytest.mark.parametrize("participation", [1.0, 0.6])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_chunks_change_no_number(five: Case, backbone: str, participation: float, dropout: float) -> None:
@@ -155,25 +155,42 @@ def test_one_client_is_global(five: Case, tmp_path: Path, method: str) -> None:
     assert_same(federated, central)
 
 
-@pytest.mark.parametrize(("backbone", "depth"), [("gcn", 1), ("gcn", 2), ("gcn", 3), ("sgc", 1), ("sgc", 2)])
+DEPTHS = [
+    ("mlp", 2),
+    ("gcn", 1),
+    ("gcn", 2),
+    ("gcn", 3),
+    ("sgc", 1),
+    ("sgc", 2),
+    ("s2gc", 1),
+    ("gbp", 2),
+    ("sign", 2),
+    ("gamlp", 2),
+    ("sage", 1),
+    ("sage", 2),
+    ("sage", 3),
+]
+
+
+@pytest.mark.parametrize(("backbone", "depth"), DEPTHS[1:])
 def test_features_sparse_or_dense_propagated_before_or_while_training(
     five: Case, tmp_path: Path, backbone: str, depth: int
 ) -> None:
     lazy = five.federation(backbone, depth=depth)
     propagated = make_five(tmp_path, [0, 1, 2, 3, 4], sparse=False).federation(backbone, depth=depth)
+    filled = replace(five, filled=True).federation(backbone, depth=depth)
     assert sp.issparse(lazy.features)
     assert lazy.propagated == 0
-    assert isinstance(propagated.features, np.ndarray)
-    assert propagated.propagated == {"gcn": 1, "sgc": 2}[backbone]
+    for made in (propagated, filled):
+        assert isinstance(made.features, np.ndarray)
+        assert made.propagated == backbone_of(made, backbone, depth=depth).hops > 0
     dense = replace(lazy, features=sp.csr_matrix(lazy.features).toarray())
     reference = run(lazy, "fedavg", backbone, depth=depth, dropout=0.5)
-    for other in (propagated, dense):
+    for other in (propagated, filled, dense):
         assert_close(run(other, "fedavg", backbone, depth=depth, dropout=0.5), reference, 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("backbone_name", "depth"), [("mlp", 2), ("gcn", 1), ("gcn", 2), ("gcn", 3), ("sgc", 1), ("sgc", 2)]
-)
+@pytest.mark.parametrize(("backbone_name", "depth"), DEPTHS)
 def test_the_receptive_field_gives_the_logits_and_gradients_of_the_whole_graph(
     five: Case, backbone_name: str, depth: int
 ) -> None:

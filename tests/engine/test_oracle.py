@@ -24,6 +24,16 @@ BACKBONES: list[tuple[str, dict[str, Any]]] = [
     ("gcn", {"depth": 3}),
     ("sgc", {"depth": 1}),
     ("sgc", {"depth": 2}),
+    ("s2gc", {"depth": 1, "hops": 3, "alpha": 0.2}),
+    ("s2gc", {"depth": 2, "hops": 4}),
+    ("gbp", {"depth": 1, "beta": 0.3}),
+    ("gbp", {"depth": 2}),
+    ("sign", {"depth": 2}),
+    ("sign", {"depth": 3, "hops": 2}),
+    ("gamlp", {"depth": 1}),
+    ("gamlp", {"depth": 3}),
+    ("sage", {"depth": 1}),
+    ("sage", {"depth": 3}),
 ]
 METHODS: list[tuple[str, dict[str, Any]]] = [
     ("global", {}),
@@ -36,6 +46,7 @@ CELLS = [
     pytest.param(backbone, settings, method, own, state, id=f"{backbone}{settings['depth']}-{method}-{state}")
     for (backbone, settings), (method, own), state in product(BACKBONES, METHODS, ["kept", "reset"])
     if not (method == "fedper" and settings["depth"] == 1)  # no layer left to share
+    if backbone in ("mlp", "gcn", "sgc") or (method in ("fedprox", "fedper") and state == "kept")
 ]
 
 
@@ -84,8 +95,7 @@ def assert_agree(
 
     plan = oracle.Plan(
         backbone=backbone_name,
-        depth=settings["depth"],
-        hidden=16,
+        settings=backbone.settings.model_dump(),
         method=method_name,
         mu=method_settings.get("mu", 0.0),
         optimiser_state=state,

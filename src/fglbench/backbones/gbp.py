@@ -1,0 +1,30 @@
+"""GBP, graph neural networks by bidirectional propagation (Chen et al., NeurIPS 2020): a decaying sum over hops.
+
+A perceptron on the sum over l from 0 to k of beta (1 - beta)^l A^l X, A = D^(r-1) (A + I) D^(-r) with the kernel
+coefficient r (0.5: symmetric); the weights as FedGTA (section 2.2) gives them. The propagation is exact: the paper's
+push and random walks approximate it on graphs that are too large for that.
+"""
+
+from typing import Any
+
+from fglbench.backbones import sgc
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    hops: int = Field(4, ge=1, le=20, description="Propagation steps k.")
+    beta: float = Field(0.1, gt=0, lt=1, description="Decay of the weights beta (1 - beta)^l.")
+    depth: int = Field(2, ge=1, description="Linear layers on the propagated features.")
+    hidden: int = Field(64, ge=1, description="Width of the hidden layers (depth above 1).")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers (depth above 1).")
+    r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
+
+    def prepared(self) -> dict[str, Any]:
+        weights = [self.beta * (1 - self.beta) ** hop for hop in range(self.hops + 1)]
+        return {"r": self.r, "hops": self.hops, "combine": weights}
+
+
+class Backbone(sgc.Backbone):
+    pass

@@ -1,0 +1,30 @@
+"""Simple spectral graph convolution (Zhu and Koniusz, ICLR 2021): the mean of A^l X over the hops, X mixed in.
+
+softmax((1 / k) sum over l from 1 to k of ((1 - alpha) A^l X + alpha X) W + b), a linear model; A = D^(r-1) (A + I)
+D^(-r) with the kernel coefficient r (0.5: symmetric). With depth above 1 the linear map becomes a perceptron.
+FedGTA (section 2.2) writes it as the plain sum over l from 0 to k, which is alpha = 1 / (k + 1) up to a factor.
+"""
+
+from typing import Any
+
+from fglbench.backbones import sgc
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    hops: int = Field(16, ge=1, le=20, description="Propagation steps k.")
+    alpha: float = Field(0.05, ge=0, le=1, description="Share of the unpropagated features.")
+    depth: int = Field(1, ge=1, description="Linear layers on the propagated features; 1 is the paper's model.")
+    hidden: int = Field(64, ge=1, description="Width of the hidden layers (depth above 1).")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers (depth above 1).")
+    r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
+
+    def prepared(self) -> dict[str, Any]:
+        each = (1 - self.alpha) / self.hops
+        return {"r": self.r, "hops": self.hops, "combine": [self.alpha] + [each] * self.hops}
+
+
+class Backbone(sgc.Backbone):
+    pass

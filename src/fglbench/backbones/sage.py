@@ -1,0 +1,61 @@
+"""GraphSAGE with mean aggregator (Hamilton et al., NeurIPS 2017, algorithm 1): own features and the neighbours' mean.
+
+H <- mean over neighbours of H W + H V + b, ReLU and dropout between layers; a node without neighbours has the mean 0.
+With `neighbours` a training step reads the mean over that many neighbours at most, drawn anew for every layer and step
+without replacement from the client's own stream (the paper draws with replacement where there are too few);
+evaluation reads all of them. Without the paper's normalisation of H to length 1.
+"""
+
+from typing import Any
+
+import torch
+
+from fglbench.backbones import base
+from fglbench.backbones.base import Dropout, Output
+from fglbench.federation.federation import View
+from fglbench.federation.parameters import Parameters
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    depth: int = Field(2, ge=1, description="Number of layers.")
+    hidden: int = Field(64, ge=1, description="Width of the hidden layers.")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
+    neighbours: int | None = Field(None, ge=1, description="Neighbours drawn for a node in training; null: all.")
+
+    def prepared(self) -> dict[str, Any]:
+        hops = 1 if self.neighbours is None else 0
+        return {"r": 0.0, "self_loops": False, "hops": hops, "combine": "each"}
+
+
+class Backbone(base.Backbone):
+    def __init__(self, settings: Any, features: int, classes: int):
+        super().__init__(settings, features, classes)
+        self.hops = 1
+        self.propagations = settings.depth - 1
+        self.neighbours = settings.neighbours
+        self.head = [f"{settings.depth - 1}.{part}" for part in ("neighbours.weight", "own.weight", "bias")]
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        parameters = {}
+        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        for layer, (rows, columns) in enumerate(layers):
+            weight, bias = base.linear_start(generator, rows, columns)
+            parameters[f"{layer}.neighbours.weight"], parameters[f"{layer}.bias"] = weight, bias
+            parameters[f"{layer}.own.weight"] = base.linear_start(generator, rows, columns)[0]
+        return parameters
+
+    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        own, mean = view.each([parameters["0.own.weight"], parameters["0.neighbours.weight"]])
+        h = view.bias(own + mean, parameters["0.bias"], level=0)
+        hidden = h
+        for layer in range(1, self.settings.depth):
+            level = layer - 1
+            hidden = h.relu()
+            h = dropout(hidden, view.ptrs[level])
+            mean = view.propagate(view.linear(h, parameters[f"{layer}.neighbours.weight"], level), level)
+            own = view.linear(view.own(h, level), parameters[f"{layer}.own.weight"], level + 1)
+            h = view.bias(own + mean, parameters[f"{layer}.bias"], level + 1)
+        return Output(h, hidden, hidden_level=max(self.settings.depth - 2, 0))

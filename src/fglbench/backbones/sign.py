@@ -1,0 +1,50 @@
+"""SIGN, scalable inception graph networks (Frasca et al., 2020): a linear map of its own for every hop.
+
+[X W_0, A X W_1, ..., A^k X W_k] side by side, then a perceptron; A = D^(r-1) (A + I) D^(-r) with the kernel coefficient
+r (0.5: symmetric). ReLU where the public code has a learned slope, as in the other backbones.
+"""
+
+from typing import Any
+
+import torch
+
+from fglbench.backbones import base, mlp
+from fglbench.backbones.base import Dropout, Output
+from fglbench.federation.federation import View
+from fglbench.federation.parameters import Parameters
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    hops: int = Field(3, ge=1, le=20, description="Propagation steps k.")
+    depth: int = Field(2, ge=2, description="Linear layers, those of the hops counted as one.")
+    hidden: int = Field(64, ge=1, description="Width of the map of each hop, and of further hidden layers.")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
+    r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
+
+    def prepared(self) -> dict[str, Any]:
+        return {"r": self.r, "hops": self.hops, "combine": "each"}
+
+
+class Backbone(mlp.Backbone):
+    def __init__(self, settings: Any, features: int, classes: int):
+        super().__init__(settings, features, classes)
+        self.hops = settings.hops
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        parameters = {}
+        hidden = self.settings.hidden
+        for hop in range(self.hops + 1):
+            weight, bias = base.linear_start(generator, self.features, hidden)
+            parameters[f"0.{hop}.weight"], parameters[f"0.{hop}.bias"] = weight, bias
+        layers = base.widths((self.hops + 1) * hidden, hidden, self.classes, self.settings.depth - 1)
+        return parameters | base.linear_layers(generator, layers, first=1)
+
+    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        weights, biases = (
+            [parameters[f"0.{hop}.{part}"] for hop in range(self.hops + 1)] for part in ("weight", "bias")
+        )
+        h = view.bias(torch.cat(view.each(weights), dim=1), torch.cat(biases, dim=1), level=0)
+        return self.perceptron(h, parameters, view, dropout)

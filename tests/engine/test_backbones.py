@@ -1,0 +1,129 @@
+"""Backbones on graphs of two and three nodes, worked out by hand, and the propagation that they ask for."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from federations import Case, backbone_of, case_of, tiny_case
+
+from fglbench import registry
+from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.federation.federation import TRAIN
+from fglbench.federation.operators import no_dropout
+
+
+def one_client(folder: Path, edges: list[tuple[int, int]], x: list[float], *, sparse: bool) -> Case:
+    """A graph with one feature, its nodes all of one client."""
+    pairs, _ = canonical_edges(np.array(edges).T, len(x))
+    features = np.array(x, dtype=np.float32).reshape(-1, 1)
+    graph = Graph(pairs, sp.csr_matrix(features) if sparse else features, np.zeros(len(x), dtype=np.int64), 1)
+    return case_of(graph, [np.arange(len(x))], np.full(len(x), TRAIN, dtype=np.int8), folder)
+
+
+def logits(case: Case, name: str, parameters: dict[str, Any], **settings: Any) -> list[float]:
+    """Of all nodes, under parameters given as nested lists of one client."""
+    federation = case.federation(name, **settings)
+    backbone = backbone_of(federation, name, **settings)
+    stacked = {key: torch.tensor(value, dtype=torch.float32).unsqueeze(0) for key, value in parameters.items()}
+    assert set(stacked) == set(backbone.initial(torch.Generator()))
+    view = federation.view([0], backbone.hops, backbone.propagations, training=False)
+    return backbone.forward(stacked, view, no_dropout).logits.flatten().tolist()
+
+
+LINEAR = {"0.weight": [[1.0]], "0.bias": [0.0]}
+# The path 0-1-2 with x = (1, 0, 0): A x = (1/2, 1/sqrt 6, 0) and A^2 x = (5/12, 5/(6 sqrt 6), 1/6).
+PATH, ONE = [(0, 1), (1, 2)], [1.0, 0.0, 0.0]
+ROOT = 6**0.5
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_s2gc_of_a_path(tmp_path: Path, sparse: bool) -> None:
+    found = logits(one_client(tmp_path, PATH, ONE, sparse=sparse), "s2gc", LINEAR, hops=2, alpha=0.2)
+    expected = [0.2 + 0.4 / 2 + 0.4 * 5 / 12, 0.4 / ROOT + 0.4 * 5 / (6 * ROOT), 0.4 / 6]
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_gbp_of_a_path(tmp_path: Path, sparse: bool) -> None:
+    found = logits(one_client(tmp_path, PATH, ONE, sparse=sparse), "gbp", LINEAR, hops=2, beta=0.25, depth=1)
+    weights = 0.25, 0.1875, 0.140625  # 1/4, 3/16, 9/64
+    expected = [
+        weights[0] + weights[1] / 2 + weights[2] * 5 / 12,
+        weights[1] / ROOT + weights[2] * 5 / (6 * ROOT),
+        weights[2] / 6,
+    ]
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_sign_of_a_path(tmp_path: Path, sparse: bool) -> None:
+    parameters = {
+        "0.0.weight": [[1.0]],
+        "0.0.bias": [-0.5],
+        "0.1.weight": [[2.0]],
+        "0.1.bias": [0.0],
+        "0.2.weight": [[-3.0]],
+        "0.2.bias": [1.0],
+        "1.weight": [[1.0], [10.0], [100.0]],
+        "1.bias": [0.25],
+    }
+    found = logits(one_client(tmp_path, PATH, ONE, sparse=sparse), "sign", parameters, hops=2, hidden=1)
+    # Hop 0: relu(x - 1/2) = (1/2, 0, 0); hop 1: (1, 2/sqrt 6, 0); hop 2: relu(1 - 3 A^2 x) = (0, 0, 1/2).
+    second = max(1 - 15 / (6 * ROOT), 0.0)
+    assert second == 0.0
+    assert found == pytest.approx([0.25 + 0.5 + 10, 0.25 + 20 / ROOT, 0.25 + 50], abs=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_gamlp_of_two_nodes(tmp_path: Path, sparse: bool) -> None:
+    # x = (1, 0), A x = (1/2, 1/2); history weighs 1, the hop itself 2.
+    case = one_client(tmp_path, [(0, 1)], [1.0, 0.0], sparse=sparse)
+    parameters = {**LINEAR, "attention.weight": [[1.0, 2.0]], "attention.bias": [0.0]}
+    # Node 0: scores sigmoid(1 + 2) = 0.952574 and sigmoid(1 + 1) = 0.880797; shares 0.517937 and 0.482063.
+    # Node 1: scores sigmoid(0) = 0.5 and sigmoid(0 + 1) = 0.731059; shares 0.442491 and 0.557509.
+    found = logits(case, "gamlp", parameters, hops=1, depth=1)
+    assert found == pytest.approx([0.517937 + 0.482063 / 2, 0.557509 / 2], abs=2e-6)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("neighbours", [None, 3])
+def test_sage_of_an_edge_and_a_lonely_node(tmp_path: Path, sparse: bool, neighbours: int | None) -> None:
+    case = one_client(tmp_path, [(0, 1)], [1.0, 2.0, 5.0], sparse=sparse)
+    parameters = {"0.neighbours.weight": [[10.0]], "0.own.weight": [[1.0]], "0.bias": [0.5]}
+    found = logits(case, "sage", parameters, depth=1, neighbours=neighbours)
+    assert found == pytest.approx([1 + 20 + 0.5, 2 + 10 + 0.5, 5 + 0.5], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", registry.names("backbone"))
+def test_clients_in_any_view_see_what_they_see_alone(tmp_path: Path, name: str) -> None:
+    """Views of some clients, of some output rows, and of filled features give the logits of the whole."""
+    case = tiny_case(tmp_path)
+    federation = case.federation(name)
+    backbone = backbone_of(federation, name)
+    stream = torch.Generator().manual_seed(0)
+    parameters = {
+        key: torch.randn(3, *value.shape, generator=stream) for key, value in backbone.initial(stream).items()
+    }
+
+    def of(clients: list[int], filled: bool = False, **chosen: Any) -> tuple[np.ndarray, torch.Tensor]:
+        source = replace(case, filled=filled).federation(name)
+        view = source.view(clients, backbone.hops, backbone.propagations, training=False, **chosen)
+        own = {key: value[clients] for key, value in parameters.items()}
+        return view.rows.numpy(), backbone.forward(own, view, no_dropout).logits
+
+    rows, whole = of([0, 1, 2])
+    assert rows.tolist() == list(range(30))
+    torch.testing.assert_close(of([0, 1, 2], filled=True)[1], whole)
+    for clients in ([0], [1], [2], [0, 2], [1, 2]):
+        rows, part = of(clients)
+        assert rows.tolist() == [row for c in clients for row in range(case.ptr[c], case.ptr[c + 1])]
+        torch.testing.assert_close(part, whole[rows])
+    for clients, wanted in (([0, 1, 2], [3, 14, 15, 29]), ([0, 2], [0, 1, 12, 25]), ([1, 2], [16])):
+        for filled in (False, True):
+            rows, part = of(clients, filled, outputs=np.array(wanted))
+            assert rows.tolist() == wanted
+            torch.testing.assert_close(part, whole[wanted])
