@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout
-from torch_geometric.nn import GCNConv, SAGEConv, SGConv, SSGConv
+from torch.nn.functional import dropout, elu
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv, SGConv, SSGConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 Weights = dict[str, Tensor]
@@ -103,6 +103,24 @@ class SAGE(Model):
         }
 
 
+class GAT(Model):
+    activation = staticmethod(elu)
+
+    def layer(self, columns: int, rows: int, position: int) -> torch.nn.Module:
+        last = position == self.settings["depth"] - 1
+        heads = 1 if last else self.settings["heads"]
+        return GATConv(
+            columns,
+            rows // heads,
+            heads,
+            negative_slope=self.settings["slope"],
+            dropout=self.settings["dropout"],
+        )
+
+    def parameters_of(self, layer: Any) -> Weights:
+        return {"weight": layer.lin.weight, "source": layer.att_src, "target": layer.att_dst, "bias": layer.bias}
+
+
 class Hops(Model):
     """Base of models on all hops, X to A^k X, which are formed once."""
 
@@ -111,7 +129,7 @@ class Hops(Model):
     def propagated(self, x: Tensor, edges: Tensor) -> list[Tensor]:
         if self.hops is None:
             index, values = gcn_norm(edges, num_nodes=len(x), dtype=x.dtype)
-            operator = torch.sparse_coo_tensor(index.flip(0), values, (len(x), len(x)))
+            operator = torch.sparse_coo_tensor(index.flip(0), values, (len(x), len(x)), check_invariants=True)
             self.hops = [x]
             for _ in range(self.settings["hops"]):
                 self.hops.append(operator @ self.hops[-1])
@@ -177,4 +195,5 @@ MODELS: dict[str, type[Model]] = {
     "sign": SIGN,
     "gamlp": GAMLP,
     "sage": SAGE,
+    "gat": GAT,
 }

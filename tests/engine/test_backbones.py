@@ -98,6 +98,19 @@ def test_sage_of_an_edge_and_a_lonely_node(tmp_path: Path, sparse: bool, neighbo
     assert found == pytest.approx([1 + 20 + 0.5, 2 + 10 + 0.5, 5 + 0.5], abs=1e-5)
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+def test_gat_of_an_edge_and_a_lonely_node(tmp_path: Path, sparse: bool) -> None:
+    case = one_client(tmp_path, [(0, 1)], [1.0, -1.0, 5.0], sparse=sparse)
+    parameters = {"0.weight": [[1.0]], "0.source": [1.0], "0.target": [0.0], "0.bias": [0.5]}
+    # Scores 1 and LeakyReLU(-1) = -0.2, so that node 0 counts 1 / (1 + exp(-1.2)) = 0.768525.
+    found = logits(case, "gat", parameters, depth=1)
+    assert found == pytest.approx([0.5 + 0.768525 - 0.231475] * 2 + [5.5], abs=2e-6)
+    parameters["0.target"] = [-3.0]
+    # Node 0: LeakyReLU(1 - 3) = -0.4 and LeakyReLU(-1 - 3) = -0.8; node 1: 4 and 2, node 0 counts 1 / (1 + exp(-2)).
+    found = logits(case, "gat", parameters, depth=1)
+    assert found == pytest.approx([0.5 + 2 * 0.598688 - 1, 0.5 + 2 * 0.880797 - 1, 5.5], abs=2e-6)
+
+
 @pytest.mark.parametrize("name", registry.names("backbone"))
 def test_clients_in_any_view_see_what_they_see_alone(tmp_path: Path, name: str) -> None:
     """Views of some clients, of some output rows, and of filled features give the logits of the whole."""

@@ -9,6 +9,7 @@ import torch
 from federations import random_graph
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from fglbench.federation.attention import Edges, attend
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, SparseOperator, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.optimiser import OPTIMISERS
@@ -64,6 +65,41 @@ def test_stacked_maps_leave_their_inputs_alone() -> None:
     stacked_linear(x, weight, PTR)
     stacked_bias(x, bias, PTR)
     assert all(torch.equal(now, then) for now, then in zip((x, weight, bias), before, strict=True))
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_attention_and_its_gradients_are_those_of_a_dense_softmax(dropped: bool) -> None:
+    heads, width, rows, columns = 2, 3, 5, 7
+    matrix = random_matrix(rows, columns, 0.4).tolil()
+    matrix[np.arange(rows), np.arange(rows)] = 1.0
+    edges = Edges(matrix.tocsr(), heads)
+    present = torch.from_numpy(matrix.toarray() != 0)
+    stream = torch.Generator().manual_seed(0)
+    sizes = ((heads * columns, width), (heads * columns,), (heads * rows,))
+    x, source, target = (torch.randn(*size, generator=stream) * 3 for size in sizes)
+    keep = (torch.rand(heads * edges.nnz, generator=stream) < 0.5) * 2.0 if dropped else None
+    dense_keep = torch.ones(heads, rows, columns)
+    if keep is not None:
+        dense_keep[present.expand(heads, -1, -1)] = keep
+
+    def dense(x: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        score = target.view(heads, rows, 1) + source.view(heads, 1, columns)
+        score = torch.where(score > 0, score, 0.2 * score).masked_fill(~present, -torch.inf)
+        return ((score.softmax(2) * dense_keep) @ x.view(heads, columns, width)).flatten(0, 1)
+
+    inputs = [tensor.requires_grad_() for tensor in (x, source, target)]
+    ours, theirs = attend(*inputs, edges, 0.2, keep), dense(*inputs)
+    torch.testing.assert_close(ours, theirs)
+    weight = torch.randn(ours.shape, generator=stream)
+    found, expected = (torch.autograd.grad((out * weight).sum(), inputs) for out in (ours, theirs))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_with_large_scores_stays_finite() -> None:
+    edges = Edges(sp.csr_matrix(np.ones((1, 2), dtype=np.float32)), 1)
+    out = attend(torch.tensor([[1.0], [3.0]]), torch.tensor([1000.0, 999.0]), torch.zeros(1), edges, 0.2)
+    torch.testing.assert_close(out, torch.tensor([[1 + 2 / (1 + np.e)]], dtype=torch.float32))
 
 
 def generators(clients: int) -> list[torch.Generator]:

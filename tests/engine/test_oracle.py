@@ -34,6 +34,9 @@ BACKBONES: list[tuple[str, dict[str, Any]]] = [
     ("gamlp", {"depth": 3}),
     ("sage", {"depth": 1}),
     ("sage", {"depth": 3}),
+    ("gat", {"depth": 1}),
+    ("gat", {"depth": 2, "heads": 4}),
+    ("gat", {"depth": 3, "heads": 2, "slope": 0.1}),
 ]
 METHODS: list[tuple[str, dict[str, Any]]] = [
     ("global", {}),

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fglbench.federation.attention import Edges
 from fglbench.federation.operators import SparseOperator, selection, stacked_bias, stacked_linear
 
 TRAIN, VAL, TEST = 1, 2, 3
@@ -56,6 +57,7 @@ class View:
     client_mean: SparseOperator
     levels: list[np.ndarray]
     _selections: dict[tuple[int, int], SparseOperator] = field(default_factory=dict)
+    _edges: dict[tuple[int, int], Edges] = field(default_factory=dict)
 
     def first(self, weight: Tensor) -> Tensor:
         """The first map on one matrix: [S, num_features, out] -> [rows of level 0, out].
@@ -114,6 +116,13 @@ class View:
     def own(self, x: Tensor, level: int) -> Tensor:
         """Of [rows of level, width] the rows that level + 1 has as well: [rows of level + 1, width]."""
         return self._select(x, len(self.lead) + level, len(self.lead) + level + 1)
+
+    def edges(self, level: int, heads: int) -> tuple[Edges, list[int]]:
+        """Who level + 1 reads at level, once for each head, and the boundaries by client of one head's edges."""
+        operator = self.operators[level]
+        if (id(operator), heads) not in self._edges:
+            self._edges[id(operator), heads] = Edges(operator.matrix, heads, self.rows.device)
+        return self._edges[id(operator), heads], operator.matrix.indptr[self.ptrs[level + 1]].tolist()
 
     def _select(self, x: Tensor, outer: int, inner: int) -> Tensor:
         rows, kept = self.levels[outer], self.levels[inner]

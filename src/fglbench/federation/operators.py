@@ -33,6 +33,11 @@ class SparseOperator:
         self._transposed: Tensor | None = None
 
     @property
+    def matrix(self) -> sp.csr_matrix:
+        """Not to be written to."""
+        return self._matrix
+
+    @property
     def shape(self) -> tuple[int, int]:
         return self._matrix.shape
 
@@ -68,16 +73,19 @@ def _product(matrix: Tensor, dense: Tensor) -> Tensor:
 
 def _to_torch(matrix: sp.csr_matrix, device: torch.device | str) -> Tensor:
     index = np.int32 if max(matrix.nnz, *matrix.shape) <= _LARGEST_INT32 else np.int64
+    return csr_tensor(
+        torch.from_numpy(matrix.indptr.astype(index, copy=False)).to(device),
+        torch.from_numpy(matrix.indices.astype(index, copy=False)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32, copy=False)).to(device),
+        matrix.shape,
+    )
+
+
+def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse CSR tensor of parts that are known to fit together, on their device."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(index, copy=False)),
-            torch.from_numpy(matrix.indices.astype(index, copy=False)),
-            torch.from_numpy(matrix.data.astype(np.float32, copy=False)),
-            size=matrix.shape,
-            device=device,
-            check_invariants=False,
-        )
+        return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
 class _SparseProduct(torch.autograd.Function):

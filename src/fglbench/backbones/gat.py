@@ -1,0 +1,87 @@
+"""Graph attention network (Velickovic et al., ICLR 2018, eq. 3 to 5): every node weighs its neighbours and itself.
+
+H <- concatenation over heads of sum over j of alpha_ij W h_j, plus b, with ELU and dropout between layers; dropout on
+alpha as well. The last layer has one head. No dropout on the input features, as in the other backbones.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import elu
+
+from fglbench.backbones import base
+from fglbench.backbones.base import Dropout, Output
+from fglbench.federation.attention import attend
+from fglbench.federation.federation import View
+from fglbench.federation.parameters import Parameters
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    depth: int = Field(2, ge=1, description="Number of layers.")
+    hidden: int = Field(
+        64, ge=1, description="Width of the hidden layers over all heads, rounded up to their multiple."
+    )
+    heads: int = Field(8, ge=1, description="Heads of the hidden layers.")
+    dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers and on the attention.")
+    slope: float = Field(0.2, ge=0, description="Slope of the attention's LeakyReLU for negative scores.")
+
+    def prepared(self) -> dict[str, Any]:
+        return {"r": 0.5, "hops": 0}
+
+
+class Backbone(base.Backbone):
+    def __init__(self, settings: Any, features: int, classes: int):
+        super().__init__(settings, features, classes)
+        self.hops = 0
+        self.propagations = settings.depth
+        last = settings.depth - 1
+        self.head = [f"{last}.{part}" for part in ("weight", "bias", "source", "target")]
+        self._heads = [settings.heads] * last + [1]
+        each = -(-settings.hidden // settings.heads)
+        self._widths = base.widths(features, each * settings.heads, classes, settings.depth)
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        parameters = {}
+        for layer, ((rows, columns), heads) in enumerate(zip(self._widths, self._heads, strict=True)):
+            parameters[f"{layer}.weight"] = base.glorot(generator, rows, columns)
+            for half in ("source", "target"):
+                parameters[f"{layer}.{half}"] = base.glorot(generator, heads, columns // heads).flatten()
+            parameters[f"{layer}.bias"] = torch.zeros(columns)
+        return parameters
+
+    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        h = hidden = view.first(parameters["0.weight"])
+        for layer in range(self.settings.depth):
+            if layer:
+                hidden = elu(h)
+                h = view.linear(dropout(hidden, view.ptrs[layer]), parameters[f"{layer}.weight"], level=layer)
+            h = self._attention(h, layer, parameters, view, dropout)
+            h = view.bias(h, parameters[f"{layer}.bias"], level=layer + 1)
+        return Output(h, hidden if self.settings.depth > 1 else h, hidden_level=max(self.settings.depth - 1, 1))
+
+    def _attention(self, h: Tensor, layer: int, parameters: Parameters, view: View, dropout: Dropout) -> Tensor:
+        """[rows of level, heads * width] -> [rows of level + 1, heads * width], level = layer."""
+        heads = self._heads[layer]
+        halves = torch.cat([_blocks(parameters[f"{layer}.{half}"], heads) for half in ("source", "target")], dim=2)
+        source, target = view.linear(h, halves, level=layer).split(heads, dim=1)
+        edges, ptr = view.edges(layer, heads)
+        kept = dropout(ones := torch.ones(ptr[-1], heads, device=h.device), ptr)
+        out = attend(
+            h.view(len(h), heads, -1).transpose(0, 1).reshape(heads * len(h), -1),
+            source.T.flatten(),
+            view.own(target, layer).T.flatten(),
+            edges,
+            self.settings.slope,
+            None if kept is ones else kept.T.flatten(),
+        )
+        return out.view(heads, -1, h.shape[1] // heads).transpose(0, 1).reshape(-1, h.shape[1])
+
+
+def _blocks(vector: Tensor, heads: int) -> Tensor:
+    """Each head's vector in the rows and the column of that head: [S, heads * width] -> [S, heads * width, heads]."""
+    diagonal = torch.eye(heads, device=vector.device)
+    return (vector.view(len(vector), heads, -1, 1) * diagonal[:, None]).flatten(1, 2)
