@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from fglbench.cli import main
+from fglbench.datasets import catalogue
 
 from .conftest import ROOT, run_snakemake, write_config
 
@@ -110,7 +111,10 @@ def test_two_runs_give_the_same_bytes_in_metrics(finished: Path, tmp_path: Path)
 
 
 def test_the_documented_configuration_plans_the_expected_jobs(tmp_path: Path):
-    (tmp_path / "mirror").mkdir()
+    for name in ("cora", "citeseer"):
+        for path in catalogue.get(name).raw_files:
+            (tmp_path / "mirror" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "mirror" / path).touch()
     (tmp_path / "my.yaml").write_text(
         """
 datasets: [cora, citeseer]

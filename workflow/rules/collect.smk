@@ -23,6 +23,7 @@ rule collect_study:
         study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
         results=lambda wildcards, input: RESULTS,
         components=PLAN.components,
+        not_run=lambda wildcards: PLAN.not_run(wildcards.study),
         published=lambda wildcards: PLAN.adopted(wildcards.study),
     message:
         "collect study {wildcards.study}"

@@ -5,6 +5,7 @@ import re
 import sys
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
@@ -30,6 +31,10 @@ try:
     )
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None
+
+if workflow.is_main_process:
+    for slug, reason in {slug: why for study in PLAN.active for slug, why in PLAN.not_run(study).items()}.items():
+        logger.warning(f"not run: {slug}: {reason}")
 
 RESULTS = PLAN.root
 LOGS = f"{RESULTS}/logs"

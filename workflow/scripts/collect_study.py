@@ -13,5 +13,6 @@ with logged(snakemake.log[0]):
     expansion = expand(Study.model_validate(snakemake.params.study))
     folder = Path(snakemake.output.runs).parent
     published = {cell: Path(path) for cell, path in snakemake.params.published.items()}
-    outcomes = collect(expansion, snakemake.wildcards.study, Path(snakemake.params.results), folder, published)
-    print(f"study {snakemake.wildcards.study}:", ", ".join(f"{n} {state}" for state, n in sorted(outcomes.items())))
+    results, study = Path(snakemake.params.results), snakemake.wildcards.study
+    outcomes = collect(expansion, study, results, folder, published, snakemake.params.not_run)
+    print(f"study {study}:", ", ".join(f"{n} {state}" for state, n in sorted(outcomes.items())))

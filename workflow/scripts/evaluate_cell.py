@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
-from fglbench.stages.evaluate import evaluate
-from fglbench.stages.job import finish, logged
+from fglbench.stages.evaluate import evaluate, record_not_run
+from fglbench.stages.job import finish, logged, not_run_seeds
 
 with logged(snakemake.log[0]):
     seeds = seeds_of(snakemake.wildcards.seeds)
@@ -12,5 +12,7 @@ with logged(snakemake.log[0]):
     train, split, graph = (
         Path(path).parent for path in (snakemake.input.train, snakemake.input.split, snakemake.input.graph)
     )
-    evaluate(train, split, graph, seeds, folder)
+    refused = not_run_seeds(Path(snakemake.input.train))
+    evaluate(train, split, graph, [seed for seed in seeds if seed not in refused], folder)
+    record_not_run(refused, folder)
     finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / "metrics.json" for seed in seeds])

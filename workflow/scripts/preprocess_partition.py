@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
-from fglbench.stages.job import finish, logged
+from fglbench.stages.job import finish, logged, not_run_seeds
 from fglbench.stages.preprocess import FILE, preprocess
 
 with logged(snakemake.log[0]):
-    seeds = seeds_of(snakemake.wildcards.seeds)
+    refused = not_run_seeds(Path(snakemake.input.split))
+    seeds = [seed for seed in seeds_of(snakemake.wildcards.seeds) if seed not in refused]
     folder = Path(snakemake.output[0]).parent
     graph, split = Path(snakemake.input.graph).parent, Path(snakemake.input.split).parent
     preprocess(graph, split, snakemake.params.prepared, seeds, folder)
-    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / FILE for seed in seeds])
+    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / FILE for seed in seeds], refused)

@@ -7,9 +7,14 @@ from fglbench.registry import use_folders
 from fglbench.stages.job import finish, logged
 from fglbench.stages.split import split
 
-with logged(snakemake.log[0]):
+with logged(snakemake.log[0]) as say:
     use_folders([Path(folder) for folder in snakemake.params.components])
     seeds = seeds_of(snakemake.wildcards.seeds)
     folder = Path(snakemake.output[0]).parent
-    split(Path(snakemake.input.graph).parent, snakemake.params.partition, seeds, folder)
-    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / "card.json" for seed in seeds])
+    graph = Path(snakemake.input.graph).parent
+    # What cannot be made would fail again: it is recorded, and the cells of the other seeds go on.
+    refused = split(graph, snakemake.params.partition, seeds, folder, keep_going=True)
+    for seed, reason in refused.items():
+        say(f"not run: {snakemake.wildcards.dataset}, {snakemake.wildcards.partition}, seed {seed}: {reason}")
+    made = [folder / f"seed{seed}" / "card.json" for seed in seeds if seed not in refused]
+    finish(Path(snakemake.output[0]), made, refused)

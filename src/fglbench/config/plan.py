@@ -14,7 +14,9 @@ from fglbench.config.expand import Expansion, expand
 from fglbench.config.identity import Cell, Part, Spec, seed_ranges, seeds_of
 from fglbench.config.load import load_config, load_study, mirror_of
 from fglbench.config.schema import Config, Study
-from fglbench.errors import ConfigError, suggest
+from fglbench.datasets import catalogue
+from fglbench.datasets.availability import why_unavailable
+from fglbench.errors import ConfigError, DataError, suggest
 from fglbench.stages.published import published_cells
 
 GRID = "grid"
@@ -37,6 +39,7 @@ class Plan:
 
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
+        DataError: no dataset of a study can be had here.
     """
 
     def __init__(self, values: dict[str, Any], source: str, studies: Path, packed: Path | None = None):
@@ -75,6 +78,35 @@ class Plan:
                 _remember(self._partitions, (cell.dataset.slug, cell.partition.slug), cell.partition)
                 _remember(self._prepared, cell.prepared.slug, cell.prepared)
                 _remember(self._methods, cell.method.slug, (cell.method, cell.prepared))
+        self._unavailable = {slug: reason for slug, part in self._datasets.items() if (reason := self._why(part))}
+        for name in self.active:
+            self.check(name)
+
+    def _why(self, dataset: Part) -> str | None:
+        """Why a dataset cannot be had here; None where it can, or is in the results already."""
+        if Path(self.root, "download", dataset.slug, "graph.json").exists():
+            return None
+        spec = catalogue.get(dataset.spec["name"])
+        return why_unavailable(spec, Path(self.mirror) if self.mirror else None, self.config.data.download)
+
+    def not_run(self, study: str) -> dict[str, str]:
+        """The datasets of a study that cannot be had here, by slug, with the reason; their cells are not run."""
+        slugs = {cell.dataset.slug: None for cell in self._wanted_cells(study)}
+        return {slug: self._unavailable[slug] for slug in slugs if slug in self._unavailable}
+
+    def check(self, study: str) -> None:
+        """Raises a DataError where no cell of a study can be run or taken from packed records."""
+        reasons = self.not_run(study)
+        if not reasons or self._own_cells(study) or self.adopted(study):
+            return
+        listed = "\n".join(f"  - {slug}: {reason}" for slug, reason in reasons.items())
+        free = ", ".join(name for name in catalogue.names() if not catalogue.get(name).needs_files)
+        raise DataError(
+            f"study '{study}': none of its datasets can be had here:\n{listed}\n"
+            "Put the files there ('fglbench describe <dataset>' names their source), name another folder as "
+            "data.mirror or in FGLBENCH_MIRROR, leave the mirror out to download, or choose datasets that need no "
+            f"files: {free}."
+        )
 
     def dataset(self, wildcards: Any) -> Spec:
         """The specification of a dataset by its slug."""
@@ -108,7 +140,12 @@ class Plan:
         return f"{self.root}/preprocess/{wildcards.dataset}/{wildcards.partition}/{slug}/seeds-{wildcards.seeds}.json"
 
     def evaluated(self, study: str) -> list[str]:
-        """The outputs of all evaluation jobs of a study; published cells need none."""
+        """The outputs of all evaluation jobs of a study; published cells need none, cells without data have none.
+
+        Raises:
+            DataError: no cell of the study can be run or taken from packed records.
+        """
+        self.check(study)
         return list(self._batches("evaluate", self._own_cells(study)))
 
     def adopted(self, study: str) -> dict[str, str]:
@@ -118,9 +155,14 @@ class Plan:
         cells = self.studies[study].cells
         return {cell.id: str(self.published[cell.id]) for cell in cells if cell.id in self.published}
 
-    def _own_cells(self, study: str) -> list[Cell]:
+    def _wanted_cells(self, study: str) -> list[Cell]:
+        """The cells that are not taken from packed records."""
         adopted = self.adopted(study)
         return [cell for cell in self.studies[study].cells if not adopted or cell.id not in adopted]
+
+    def _own_cells(self, study: str) -> list[Cell]:
+        """The cells that can be run here."""
+        return [cell for cell in self._wanted_cells(study) if cell.dataset.slug not in self._unavailable]
 
     def graphs(self, studies: Iterable[str]) -> list[str]:
         """The data cards of all datasets of some studies."""

@@ -157,6 +157,9 @@ class Data(Section):
     """Where data comes from."""
 
     mirror: str | None = Field(None, description="Folder laid out like the raw folders of PyG; null: FGLBENCH_MIRROR.")
+    download: bool = Field(
+        True, description="Without a mirror: fetch raw files. false: cells of datasets that need files are not run."
+    )
 
 
 class Tracking(Section):

@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from fglbench.reporting.records import load_study
+from fglbench.reporting.records import Study, load_study
 from fglbench.reporting.terminal import to_text
 from fglbench.stages.tables import study_tables
 from fglbench.storage import read_json
@@ -42,5 +42,19 @@ def summary(results: Path, study: str, references: Path) -> str:
             "To try again what failed or ran out of memory: snakemake --forcerun train_cell (all else is kept). "
             f"The logs are in {results / 'logs' / 'train'}."
         )
+    parts += _not_run(loaded)
     parts.append(f"{study}: " + ", ".join(f"{count} {state}" for state, count in sorted(outcomes.items())))
     return "\n".join(parts)
+
+
+def _not_run(study: Study) -> list[str]:
+    """Why cells were not run, each reason once, and what would run them."""
+    rows = study.runs[study.runs["outcome"] == "not_run"]
+    cells = rows.groupby("reason", sort=False)["cell"].nunique().to_dict() if len(rows) else {}
+    lines = [f"Not run: {count} cells: {reason or 'no record'}" for reason, count in cells.items()]
+    if lines:
+        lines.append(
+            "What is not run for want of files runs by the same command when they are there; a partition that cannot "
+            "be made is tried again by snakemake --forcerun split_dataset (what is finished is kept)."
+        )
+    return lines

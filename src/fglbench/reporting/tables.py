@@ -106,7 +106,7 @@ def _cell(group: pd.DataFrame | None, spec: Mapping[str, Any], unit: Quantity, s
     by_seed = {int(row["seed"]): row for row in group.to_dict("records")}
     expected = seeds or sorted(by_seed)
     states: list[str] = []
-    details: list[str] = []
+    missing: dict[str, list[str]] = {}
     values: dict[int, float] = {}
     for seed in expected:
         row = by_seed.get(seed)
@@ -115,7 +115,8 @@ def _cell(group: pd.DataFrame | None, spec: Mapping[str, Any], unit: Quantity, s
         if row is not None and state == "ok":
             values[seed] = float(row["value"]) * unit.scale
         else:
-            details.append(f"seed {seed}: {_reason(state, row)}")
+            missing.setdefault(_reason(state, row), []).append(str(seed))
+    details = [f"seed{'s' * (len(at) > 1)} {', '.join(at)}: {reason}" for reason, at in missing.items()]
     devices = sorted(
         {str(row["device"]) for seed, row in by_seed.items() if seed in values and _is_text(row.get("device"))}
     )

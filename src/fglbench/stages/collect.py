@@ -43,7 +43,12 @@ _RUN_METRICS = ("train_seconds", "eval_seconds", "total_seconds", "peak_memory_m
 
 
 def collect(
-    expansion: Expansion, name: str, results: Path, folder: Path, published: Mapping[str, Path] | None = None
+    expansion: Expansion,
+    name: str,
+    results: Path,
+    folder: Path,
+    published: Mapping[str, Path] | None = None,
+    not_run: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """Writes the four files of a study.
 
@@ -53,6 +58,7 @@ def collect(
         results: the results folder.
         folder: where to write.
         published: the packed study of each cell whose records are taken from there.
+        not_run: why cells of a dataset, named by its slug, have no record.
 
     Returns:
         The number of cells per outcome; cells without a record count as `not_run`.
@@ -69,7 +75,7 @@ def collect(
             curves += [found.assign(**_place(placement)) for found in _found(packed.curves, placement.cell.id)]
         else:
             record = loaded[placement.cell.id]
-            rows += _run_rows(placement, record)
+            rows += _run_rows(placement, record, (not_run or {}).get(placement.cell.dataset.slug))
             curves += _curve(placement, record, results)
     own = pd.DataFrame(rows, columns=list(RUN_COLUMNS)).astype(RUN_COLUMNS)
     _write_parquet(folder / "runs.parquet", pd.concat([*runs, own])[list(RUN_COLUMNS)])
@@ -89,7 +95,9 @@ def _load(cell: Cell, results: Path) -> dict[str, Any] | None:
     metrics = results / cell.folder("evaluate") / "metrics.json"
     if not metrics.exists():
         return None
-    return {"metrics": read_json(metrics), "run": read_json(results / cell.folder("train") / "run.json")}
+    found = read_json(metrics)
+    trained = found["outcome"]["state"] != "not_run"
+    return {"metrics": found, "run": read_json(results / cell.folder("train") / "run.json") if trained else None}
 
 
 def _place(placement: Placement) -> dict[str, Any]:
@@ -105,9 +113,11 @@ def _place(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _run_rows(placement: Placement, record: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    outcome = record["metrics"]["outcome"] if record else {"state": "not_run", "round": None, "reason": None}
-    device = (record["run"]["device"] or {}).get("type", "") if record else ""
+def _run_rows(
+    placement: Placement, record: dict[str, Any] | None, reason: str | None = None
+) -> Iterator[dict[str, Any]]:
+    outcome = record["metrics"]["outcome"] if record else {"state": "not_run", "round": None, "reason": reason}
+    device = (record["run"]["device"] or {}).get("type", "") if record and record["run"] else ""
     common = {
         **_place(placement),
         "split": "",
@@ -210,7 +220,7 @@ def _study(
     published: int,
 ) -> dict[str, Any]:
     study = expansion.study.model_dump()
-    runs = [record["run"] for record in loaded.values() if record]
+    runs = [record["run"] for record in loaded.values() if record and record["run"]]
     used = [run["versions"] for run in runs] + [settings["versions"] for settings in packed.studies]
     versions = {
         name: ", ".join(sorted({text for run in used if name in run for text in run[name].split(", ")}))

@@ -96,7 +96,9 @@ def _bring(spec: DatasetSpec, mirror: Path | None, root: Path) -> str:
         try:
             fetch(spec.url, spec.raw_files, root)
         except OSError as error:
-            raise DataError(f"dataset '{spec.name}' could not be downloaded ({error}).\n{_help(spec)}") from error
+            raise DataError(
+                f"dataset '{spec.name}' could not be downloaded ({error}).\n{_help(spec)}\n{_WITHOUT}"
+            ) from error
         return "download"
     mirror = Path(mirror)
     if not mirror.is_dir():
@@ -111,6 +113,11 @@ def _bring(spec: DatasetSpec, mirror: Path | None, root: Path) -> str:
         except OSError as error:
             raise DataError(f"dataset '{spec.name}': {mirror / path} cannot be read ({error}).") from error
     return "mirror"
+
+
+_WITHOUT = (
+    "To go on without: data.download: false shows the cells of datasets that need files as not run; the others run."
+)
 
 
 def _help(spec: DatasetSpec) -> str:

@@ -1,5 +1,6 @@
 """The evaluate stage: scores of stored predictions, by one evaluator for all methods. Needs no torch."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: 
         name = f"seed{seed}"
         metrics = evaluate_run(Path(train_folder) / name, Path(split_folder) / name, labels)
         write_json(Path(folder) / name / "metrics.json", metrics)
+
+
+def record_not_run(seeds: Mapping[int, str], folder: Path) -> None:
+    """Writes the `metrics.json` of seeds that could not be run: their outcome and the reason, no readings."""
+    for seed, reason in seeds.items():
+        outcome = {"state": "not_run", "round": None, "reason": reason}
+        write_json(Path(folder) / f"seed{seed}" / "metrics.json", {"outcome": outcome, "readings": {}})
 
 
 def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fglbench.errors import FglbenchError
-from fglbench.storage import hash_file, write_json
+from fglbench.storage import hash_file, read_json, write_json
+
+NOT_RUN = "not_run"
+"""The key of seeds without results in the list that a job writes; all its other keys are files."""
 
 
 def share_package() -> None:
@@ -19,10 +23,11 @@ def share_package() -> None:
 
 
 @contextmanager
-def logged(path: str | Path) -> Iterator[None]:
+def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
     """Sends everything that this process prints to a log file; an error is also named in the terminal, exit status 1.
 
-    The redirection is of file descriptors, so that output of libraries and child processes is caught too.
+    Yields a function that says a line in both. The redirection is of file descriptors, so that output of libraries and
+    child processes is caught too.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,8 +36,13 @@ def logged(path: str | Path) -> Iterator[None]:
     with path.open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+        os.write(terminal, f"{text}\n".encode())
+
     try:
-        yield
+        yield say
     except FglbenchError as error:
         print(error, file=sys.stderr, flush=True)
         os.write(terminal, f"{error}\n".encode())
@@ -45,11 +55,18 @@ def logged(path: str | Path) -> Iterator[None]:
         sys.stderr.flush()
 
 
-def finish(path: Path, made: list[Path]) -> None:
+def finish(path: Path, made: list[Path], not_run: Mapping[int, str] | None = None) -> None:
     """Writes the output of a job that serves several seeds: what it made, with checksums.
 
     Args:
         path: `seeds-<range>.json`.
         made: the file of each seed that is written last, below the folder of `path`.
+        not_run: the seeds that cannot be run, with the reason.
     """
-    write_json(path, {str(file.relative_to(path.parent)): hash_file(file) for file in made})
+    files: dict[str, Any] = {str(file.relative_to(path.parent)): hash_file(file) for file in made}
+    write_json(path, files | ({NOT_RUN: {str(seed): why for seed, why in not_run.items()}} if not_run else {}))
+
+
+def not_run_seeds(path: Path) -> dict[int, str]:
+    """The seeds that a job could not run, with the reason, from what `finish` wrote."""
+    return {int(seed): why for seed, why in read_json(path).get(NOT_RUN, {}).items()}

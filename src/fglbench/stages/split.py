@@ -47,7 +47,9 @@ class Split:
         return len(self.ptr) - 1
 
 
-def split(graph_folder: Path, spec: Mapping[str, Any], seeds: list[int], folder: Path) -> None:
+def split(
+    graph_folder: Path, spec: Mapping[str, Any], seeds: list[int], folder: Path, *, keep_going: bool = False
+) -> dict[int, str]:
     """Makes `seed<k>/split.npz` and `seed<k>/card.json` in `folder` for every seed that lacks them.
 
     A seed's folder appears complete or not at all. One that is there is kept if it was made from the same graph by the
@@ -59,18 +61,30 @@ def split(graph_folder: Path, spec: Mapping[str, Any], seeds: list[int], folder:
             `split` (of the roles).
         seeds: cell seeds.
         folder: of the partition.
+        keep_going: make the other seeds where the partition of one cannot be made.
+
+    Returns:
+        With `keep_going`, the seeds whose partition cannot be made, with the reason.
 
     Raises:
         PartitionError: a partition cannot be made; the seed it happened at leaves nothing behind.
         StorageError: the graph cannot be read.
     """
     graph = load_graph(graph_folder, features=False)
+    refused: dict[int, str] = {}
     for seed in seeds:
         target = Path(folder) / f"seed{seed}"
         request = _request(graph, spec, seed)
         with exclusive(target):
-            if not _finished(target, request):
+            if _finished(target, request):
+                continue
+            try:
                 _make(graph, request, target)
+            except PartitionError as error:
+                if not keep_going:
+                    raise
+                refused[seed] = str(error)
+    return refused
 
 
 def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -1,0 +1,27 @@
+"""Whether a dataset can be had here, known before any job: cells without data are shown as not run, the others run."""
+
+from pathlib import Path
+
+from fglbench.datasets.catalogue import DatasetSpec
+
+
+def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) -> str | None:
+    """Why the raw files of a dataset cannot be had; None where they can.
+
+    Only names are looked at: what the files hold is checked by the download stage. Without a mirror a dataset is
+    presumed to be downloadable.
+
+    Args:
+        spec: the dataset.
+        mirror: folder laid out like the raw folders of PyG, if there is one; nothing is downloaded then.
+        may_download: `data.download`.
+    """
+    if not spec.needs_files:
+        return None
+    if mirror is None:
+        return None if may_download else "there is no mirror, and data.download is false"
+    missing = [path for path in spec.raw_files if not (mirror / path).is_file()]
+    if not missing:
+        return None
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return f"the mirror {mirror} lacks {missing[0]}{more}"
