@@ -41,11 +41,13 @@ class Backbone(ABC):
         hops: applications of the operator inside the first linear map.
         propagations: applications after it.
         head: names of the parameters of the last layer (personal in FedPer).
+        neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
     hops: int
     propagations: int
     head: list[str]
+    neighbours: int | None = None
 
     def __init__(self, settings: Any, features: int, classes: int):
         self.settings = settings

@@ -44,6 +44,7 @@ class Training(Section):
     weight_decay: float = Field(0.0005, ge=0, description="L2 penalty added to the gradient.")
     optimiser: Literal["adam", "sgd"] = Field("adam", description="Local optimiser.")
     optimiser_state: Literal["kept", "reset"] = Field("kept", description="Its moments over rounds: kept or reset.")
+    batch_size: int | None = Field(None, ge=1, description="Training nodes of a client in a local step; null: all.")
     participation: float = Field(1.0, gt=0, le=1, description="Fraction of clients drawn for a round, at least one.")
 
 

@@ -5,14 +5,15 @@ import numpy as np
 from fglbench.federation.federation import Federation
 
 _COPIES_OF_ROWS = 8  # activations, their gradients, dropout bits and masks of a layer
+_OPERATORS = 2  # one that reaches the outputs, one that reaches the rows below; each with its transpose
 _COPIES_OF_PARAMETERS = 3  # gradients, and the update's temporaries
 
 
 def clients_at_once(federation: Federation, width: int, parameter_bytes: int, memory_mb: int | None) -> int | None:
     """The largest number of clients whose working memory fits, at least one; None (all) without a limit.
 
-    The working memory of a client is estimated from its rows, the widest layer, its features and its parameters; the
-    graph and the stacked parameters themselves are there in any case and not counted.
+    The working memory of a client is estimated from its rows, the widest layer, its features, operators and parameters;
+    the graph and the stacked parameters themselves are there in any case and not counted.
 
     Args:
         width: columns of the widest layer.
@@ -23,10 +24,17 @@ def clients_at_once(federation: Federation, width: int, parameter_bytes: int, me
         return None
     rows = np.diff(federation.ptr)
     if isinstance(federation.features, np.ndarray):
-        features = 4 * rows * federation.features.shape[1]
+        hops = 1 if federation.hop_features is None else 1 + len(federation.hop_features)
+        features = 4 * rows * federation.features.shape[1] * hops
     else:
         entries = np.add.reduceat(np.diff(federation.features.indptr), federation.ptr[:-1])
         features = 16 * entries  # values and 32-bit indices, and the transposed copy
-    each = features + 4 * rows * width * _COPIES_OF_ROWS + parameter_bytes * _COPIES_OF_PARAMETERS
+    edges = np.diff(federation.operator.indptr[federation.ptr])
+    each = (
+        features
+        + _OPERATORS * 16 * edges
+        + 4 * rows * width * _COPIES_OF_ROWS
+        + parameter_bytes * _COPIES_OF_PARAMETERS
+    )
     largest_first = np.cumsum(np.sort(each)[::-1])
     return max(1, int(np.searchsorted(largest_first, memory_mb * 2**20, side="right")))

@@ -14,24 +14,26 @@ from fglbench.federation.parameters import Parameters
 
 
 class Evaluator:
-    """Predicts all nodes of all clients; the views are built once.
+    """Predicts all nodes of all clients.
 
     Args:
-        chunk_clients: clients evaluated at once; None for all.
+        chunk_clients: clients evaluated at once, whose views are then built anew each time and not kept; None for all.
     """
 
     def __init__(
         self, federation: Federation, backbone: Backbone, device: torch.device | str, chunk_clients: int | None = None
     ):
+        self._federation = federation
         self._backbone = backbone
+        self._device = device
         clients = np.arange(federation.num_clients)
         size = chunk_clients or federation.num_clients
-        self._views: list[View] = [
-            federation.view(
-                clients[first : first + size], backbone.hops, backbone.propagations, training=False, device=device
-            )
-            for first in range(0, federation.num_clients, size)
-        ]
+        self._chunks = [clients[first : first + size] for first in range(0, federation.num_clients, size)]
+        self._kept = [self._view(clients)] if len(self._chunks) == 1 else None
+
+    def _view(self, clients: np.ndarray) -> View:
+        backbone = self._backbone
+        return self._federation.view(clients, backbone.hops, backbone.propagations, training=False, device=self._device)
 
     @torch.no_grad()
     def run(self, parameters: Parameters) -> np.ndarray | None:
@@ -49,6 +51,6 @@ class Evaluator:
         return np.concatenate([logits.cpu().numpy() for logits in self._logits(parameters)])
 
     def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
-        for view in self._views:
+        for view in self._kept or map(self._view, self._chunks):
             own = stacked.take(parameters, stacked.rows_of(view.clients))
             yield self._backbone.forward(own, view, no_dropout).logits

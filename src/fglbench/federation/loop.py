@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fglbench.backbones.base import Backbone
 from fglbench.federation import parameters as stacked
+from fglbench.federation.batches import Batches
 from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TRAIN, Federation, View
 from fglbench.federation.operators import ClientDropout
@@ -37,6 +39,7 @@ class Schedule:
         participation: fraction of clients drawn for a round, at least one.
         evaluate: score the parameters "aggregated" (after the server's step) or "trained" (before it).
         selection_mean: client mean of the validation accuracy that selects the round, "pooled" or "macro".
+        batch_size: training nodes of a client in a local step; None for all of them.
     """
 
     rounds: int
@@ -48,6 +51,7 @@ class Schedule:
     participation: float
     evaluate: str
     selection_mean: str
+    batch_size: int | None = None
 
 
 def draw_clients(seed: int, number: int, clients: int, participation: float) -> np.ndarray:
@@ -90,13 +94,14 @@ def train(
     shared = method.shared(list(current))
     optimiser = OPTIMISERS[schedule.optimiser](current, schedule.lr, schedule.weight_decay)
     streams = [torch.Generator(device).manual_seed(derive(seed, "dropout", client)) for client in range(clients)]
-    local = LocalTraining(federation, backbone, method, schedule, streams, device, chunk_clients)
+    batches = Batches(federation, backbone, schedule.batch_size, seed, device)
+    local = LocalTraining(batches, backbone, method, schedule, streams, chunk_clients or clients)
     evaluator = Evaluator(federation, backbone, device, chunk_clients)
     recorder = Recorder(federation, schedule.selection_mean)
     train_nodes = federation.count(TRAIN)
     parameter_bytes = stacked.bytes_of(current, shared)
-    if schedule.participation >= 1.0:  # the views of every round are known: they are start-up, not training
-        local.build(np.flatnonzero(train_nodes))
+    if train_nodes.any() and schedule.participation >= 1.0 and (chunk_clients or clients) >= clients:
+        batches.build(np.flatnonzero(train_nodes))  # the view of every round is start-up, not training
 
     for number in range(schedule.rounds):
         began = time.perf_counter()
@@ -141,80 +146,95 @@ def _synchronise(device: torch.device | str) -> None:
 
 
 class LocalTraining:
-    """Local epochs of the round's clients, chunk by chunk; the views of fixed chunks are built once."""
+    """Local epochs of the round's clients, chunk by chunk."""
 
     def __init__(
         self,
-        federation: Federation,
+        batches: Batches,
         backbone: Backbone,
         method: Method,
         schedule: Schedule,
         streams: list[torch.Generator],
-        device: torch.device | str,
-        chunk_clients: int | None,
+        chunk_clients: int,
     ):
-        self._federation = federation
+        self._batches = batches
         self._backbone = backbone
         self._method = method
         self._schedule = schedule
         self._streams = streams
-        self._device = device
-        self._chunk_clients = chunk_clients or federation.num_clients
-        self._views: dict[tuple[int, ...], View] = {}
-
-    def build(self, active: np.ndarray) -> None:
-        """Builds the views of fixed chunks of clients ahead of the first round."""
-        for chunk in self._chunks(active):
-            self._view(chunk)
-
-    def _chunks(self, active: np.ndarray) -> list[np.ndarray]:
-        size = self._chunk_clients
-        return [active[first : first + size] for first in range(0, len(active), size)]
+        self._chunk_clients = chunk_clients
 
     def run(
         self, number: int, active: np.ndarray, current: Parameters, received: Parameters, optimiser: Adam | SGD
     ) -> np.ndarray:
         """Trains the active clients in place on `current`; returns their last epoch's loss, [C], nan for the others."""
-        losses = np.full(self._federation.num_clients, np.nan, dtype=np.float32)
-        for chunk in self._chunks(active):
+        losses = np.full(len(self._streams), np.nan, dtype=np.float32)
+        for first in range(0, len(active), self._chunk_clients):
+            chunk = active[first : first + self._chunk_clients]
             losses[chunk] = self._run_chunk(number, chunk, current, received, optimiser)
         return losses
 
     def _run_chunk(
         self, number: int, chunk: np.ndarray, current: Parameters, received: Parameters, optimiser: Adam | SGD
     ) -> np.ndarray:
-        view = self._view(chunk)
-        rows = stacked.rows_of(chunk)
-        leaves = {name: tensor.requires_grad_() for name, tensor in stacked.take(current, rows).items()}
-        own_received = stacked.take(received, rows)
-        dropout = ClientDropout(getattr(self._backbone.settings, "dropout", 0.0), [self._streams[c] for c in chunk])
-        client_losses = torch.empty(len(chunk))
+        losses, seen = torch.zeros(0), np.zeros(0)
+        own: _Own | None = None
         for epoch in range(self._schedule.local_epochs):
-            output = self._backbone.forward(leaves, view, dropout)
-            row_losses = cross_entropy(output.logits, view.labels, reduction="none")
-            client_losses = (view.client_mean @ row_losses.unsqueeze(1)).squeeze(1)
-            total = client_losses.sum()
-            step = Step(number, epoch, chunk, leaves, own_received, output, view)
-            extra = self._method.loss(step)
-            if extra is not None:
-                total = total + extra.sum()
-            found = torch.autograd.grad(total, list(leaves.values()))
-            # The fused optimiser reads memory in the order of the parameters, whatever the strides of a gradient.
-            gradients = {name: gradient.contiguous() for name, gradient in zip(leaves, found, strict=True)}
-            with torch.no_grad():
-                self._method.correct(step, gradients)
-                optimiser.step(chunk, rows, leaves, gradients)
-        with torch.no_grad():
-            stacked.put(current, rows, leaves)
-        return client_losses.detach().cpu().numpy()
+            for batch, view in enumerate(self._batches.epoch(chunk)):
+                if own is None or not np.array_equal(view.clients, own.clients):
+                    own = _Own.of(view.clients, current, received, own)
+                found, sizes = self._step(number, epoch, view, own, optimiser), np.diff(view.ptrs[-1])
+                if batch == 0:  # of all clients; the mean over the epoch's training nodes so far
+                    losses, seen = found, sizes.astype(np.float32)
+                    continue
+                present = np.searchsorted(chunk, view.clients)
+                seen[present] += sizes
+                share = torch.from_numpy(sizes / seen[present]).to(found)
+                losses[present] += share * (found - losses[present])
+        if own is not None:
+            own.put_back(current)
+        return losses.cpu().numpy()
 
-    def _view(self, chunk: np.ndarray) -> View:
-        key = tuple(chunk.tolist())
-        if key in self._views:
-            return self._views[key]
-        view = self._federation.view(
-            chunk, self._backbone.hops, self._backbone.propagations, training=True, device=self._device
+    def _step(self, number: int, epoch: int, view: View, own: "_Own", optimiser: Adam | SGD) -> Tensor:
+        """One optimiser step of the view's clients on their `own` parameters; returns their losses before it, [S]."""
+        dropout = ClientDropout(
+            getattr(self._backbone.settings, "dropout", 0.0), [self._streams[client] for client in view.clients]
         )
-        if self._schedule.participation >= 1.0:  # the same chunks come back in every round
-            self._views[key] = view
-        return view
+        output = self._backbone.forward(own.leaves, view, dropout)
+        row_losses = cross_entropy(output.logits, view.labels, reduction="none")
+        client_losses = (view.client_mean @ row_losses.unsqueeze(1)).squeeze(1)
+        total = client_losses.sum()
+        step = Step(number, epoch, view.clients, own.leaves, own.received, output, view)
+        extra = self._method.loss(step)
+        if extra is not None:
+            total = total + extra.sum()
+        found = torch.autograd.grad(total, list(own.leaves.values()))
+        # The fused optimiser reads memory in the order of the parameters, whatever the strides of a gradient.
+        gradients = {name: gradient.contiguous() for name, gradient in zip(own.leaves, found, strict=True)}
+        with torch.no_grad():
+            self._method.correct(step, gradients)
+            optimiser.step(view.clients, own.rows, own.leaves, gradients)
+        return client_losses.detach()
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The parameters of the clients of a step; the same tensors as long as the clients are the same."""
+
+    clients: np.ndarray
+    rows: stacked.Rows
+    leaves: Parameters
+    received: Parameters
+
+    @classmethod
+    def of(cls, clients: np.ndarray, current: Parameters, received: Parameters, before: "_Own | None" = None) -> "_Own":
+        """Takes some clients' parameters out of the stacks, after those that were out `before` are back."""
+        if before is not None:
+            before.put_back(current)
+        rows = stacked.rows_of(clients)
+        leaves = {name: tensor.requires_grad_() for name, tensor in stacked.take(current, rows).items()}
+        return cls(clients, rows, leaves, stacked.take(received, rows))
+
+    @torch.no_grad()
+    def put_back(self, current: Parameters) -> None:
+        stacked.put(current, self.rows, self.leaves)
