@@ -137,9 +137,15 @@ class Hops(Model):
 
 
 class GBP(Hops):
+    total: Tensor | None = None
+
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        beta, hops = self.settings["beta"], self.propagated(x, edges)
-        return super().forward(sum((beta * (1 - beta) ** hop * own for hop, own in enumerate(hops)), 0 * x), edges)
+        if self.total is None:
+            beta = self.settings["beta"]
+            self.total = torch.zeros_like(x)
+            for hop, own in enumerate(self.propagated(x, edges)):
+                self.total = self.total + beta * (1 - beta) ** hop * own
+        return super().forward(self.total, edges)
 
 
 class SIGN(Hops):

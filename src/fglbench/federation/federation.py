@@ -80,19 +80,19 @@ class View:
         Args:
             weights: W_l [S, num_features, out] for each hop from 0, or a single W for all of them.
         """
+        hops = range(len(self.lead) + 1 if self.lead else len(self.features))
         if not self.lead:
-            weights = list(weights) * (len(self.features) // len(weights))
-            return [self._times(hop, weight) for hop, weight in enumerate(weights)]
-        out = weights[0].shape[2]
-        rest = self._times(0, torch.cat(list(weights), dim=2))
+            return [self._times(hop, weights[hop % len(weights)]) for hop in hops]
         found = []
-        for hop in range(len(self.lead) + 1):
-            own = rest
-            if len(weights) > 1:
-                own, rest = rest.split([out, rest.shape[1] - out], dim=1)
-            found.append(self._select(own, hop, len(self.lead)))
-            if hop < len(self.lead):
-                rest = self.lead[hop] @ rest.contiguous()
+        product = self._times(0, weights[0])
+        for hop in hops:
+            if hop and len(weights) > 1:
+                product = self._times(0, weights[hop])
+                for operator in self.lead[:hop]:
+                    product = operator @ product
+            elif hop:
+                product = self.lead[hop - 1] @ product
+            found.append(self._select(product, hop, len(self.lead)))
         return found
 
     def _times(self, hop: int, weight: Tensor) -> Tensor:
