@@ -78,14 +78,14 @@ def test_attention_and_its_gradients_are_those_of_a_dense_softmax(dropped: bool)
     sizes = ((heads * columns, width), (heads * columns,), (heads * rows,))
     x, source, target = (torch.randn(*size, generator=stream) * 3 for size in sizes)
     keep = (torch.rand(heads * edges.nnz, generator=stream) < 0.5) * 2.0 if dropped else None
-    dense_keep = torch.ones(heads, rows, columns)
+    dense_keep = torch.ones(rows, heads, columns)
     if keep is not None:
-        dense_keep[present.expand(heads, -1, -1)] = keep
+        dense_keep[present.unsqueeze(1).expand(-1, heads, -1)] = keep
 
     def dense(x: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        score = target.view(heads, rows, 1) + source.view(heads, 1, columns)
-        score = torch.where(score > 0, score, 0.2 * score).masked_fill(~present, -torch.inf)
-        return ((score.softmax(2) * dense_keep) @ x.view(heads, columns, width)).flatten(0, 1)
+        score = target.view(rows, heads, 1) + source.view(columns, heads).T
+        score = torch.where(score > 0, score, 0.2 * score).masked_fill(~present.unsqueeze(1), -torch.inf)
+        return torch.einsum("rhc,chw->rhw", score.softmax(2) * dense_keep, x.view(columns, heads, width)).flatten(0, 1)
 
     inputs = [tensor.requires_grad_() for tensor in (x, source, target)]
     ours, theirs = attend(*inputs, edges, 0.2, keep), dense(*inputs)

@@ -71,14 +71,14 @@ class Backbone(base.Backbone):
         edges, ptr = view.edges(layer, heads)
         kept = dropout(ones := torch.ones(ptr[-1], heads, device=h.device), ptr)
         out = attend(
-            h.view(len(h), heads, -1).transpose(0, 1).reshape(heads * len(h), -1),
-            source.T.flatten(),
-            view.own(target, layer).T.flatten(),
+            h.view(len(h) * heads, -1),
+            source.flatten(),
+            view.own(target, layer).flatten(),
             edges,
             self.settings.slope,
-            None if kept is ones else kept.T.flatten(),
+            None if kept is ones else kept.flatten(),
         )
-        return out.view(heads, -1, h.shape[1] // heads).transpose(0, 1).reshape(-1, h.shape[1])
+        return out.view(-1, h.shape[1])
 
 
 def _blocks(vector: Tensor, heads: int) -> Tensor:

@@ -1,7 +1,8 @@
 """Attention over edges: a softmax over every target's sources, and the sum of the sources' values weighted by it.
 
-Heads are blocks of one sparse matrix, with an entry (target, source) of every edge and head, so that one product serves
-all heads. Tensors are head-major: rows of head 0, rows of head 1, ...; values of edges are in the matrix' order.
+All H heads are one sparse matrix with H rows for every target and H columns for every source, so that one product
+serves them and [nodes, H * width] needs no reordering to be [nodes * H, width]. Values of edges are in that matrix'
+order: by target, then by head.
 """
 
 from typing import Any
@@ -25,54 +26,59 @@ class Edges:
 
     Attributes:
         nnz: edges.
-        target, source: [H * edges] int32, row and column of every entry of the matrix of all heads.
+        target, source: [edges * H] int32, row and column of every entry of the matrix of all heads.
     """
 
     def __init__(self, matrix: sp.csr_matrix, heads: int, device: torch.device | str = "cpu"):
-        blocks = sp.block_diag([matrix] * heads, format="csr")
-        self._shape = blocks.shape
+        self._shape = matrix.shape[0] * heads, matrix.shape[1] * heads
         self.nnz = matrix.nnz
-        indptr = blocks.indptr.astype(np.int32)
-        order = np.argsort(blocks.indices, kind="stable").astype(np.int32)  # entries by source
-        target = np.repeat(np.arange(blocks.shape[0], dtype=np.int32), np.diff(indptr))
-        by_source = np.concatenate([[0], np.cumsum(np.bincount(blocks.indices, minlength=blocks.shape[1]))])
+        number = matrix.nnz * heads
+        sizes = np.repeat(np.diff(matrix.indptr), heads)
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        target = np.repeat(np.arange(self._shape[0]), sizes)
+        entry = np.arange(number) + np.repeat(np.repeat(matrix.indptr[:-1], heads) - indptr[:-1], sizes)
+        source = matrix.indices[entry].astype(np.int64) * heads + target % heads
+        order = np.argsort(source, kind="stable")  # entries by source
+        by_source = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=self._shape[1]))])
 
         def tensor(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array.astype(np.int32)).to(device)
 
-        self.target, self.source = tensor(target), tensor(blocks.indices)
+        self.target, self.source = tensor(target), tensor(source)
         self._indptr, self._by_source, self._order = tensor(indptr), tensor(by_source), tensor(order)
         self._offsets = self._indptr.long()
         self._target_by_source = tensor(target[order])
-        ones, number = torch.ones(blocks.nnz, device=device), blocks.nnz
+        ones = torch.ones(number, device=device)
         self._pattern = csr_tensor(self._indptr, self.source, ones, self._shape)
         every = torch.arange(number, dtype=torch.int32, device=device)
         self._to_targets = csr_tensor(self._indptr, every, ones, (self._shape[0], number))
         self._to_sources = csr_tensor(self._by_source, self._order, ones, (self._shape[1], number))
 
     def sum_by_target(self, values: Tensor) -> Tensor:
-        """[H * edges] -> [H * targets]."""
+        """[edges * H] -> [targets * H]."""
         return self._to_targets @ values
 
     def sum_by_source(self, values: Tensor) -> Tensor:
-        """[H * edges] -> [H * sources]."""
+        """[edges * H] -> [sources * H]."""
         return self._to_sources @ values
 
     def largest_by_target(self, values: Tensor) -> Tensor:
-        """[H * edges] -> [H * targets]."""
+        """[edges * H] -> [targets * H]."""
         return torch.segment_reduce(values, "max", offsets=self._offsets)
 
     def weighted(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Sums of sources: [H * edges], [H * sources, width] -> [H * targets, width]."""
+        """Sums of sources: [edges * H], [sources * H, width] -> [targets * H, width]."""
         return csr_tensor(self._indptr, self.source, weights, self._shape) @ x
 
     def weighted_back(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Sums of targets: [H * edges], [H * targets, width] -> [H * sources, width]."""
-        rows = csr_tensor(self._by_source, self._target_by_source, weights[self._order], self._shape[::-1])
+        """Sums of targets: [edges * H], [targets * H, width] -> [sources * H, width]."""
+        rows = csr_tensor(
+            self._by_source, self._target_by_source, weights.index_select(0, self._order), self._shape[::-1]
+        )
         return rows @ x
 
     def dots(self, x: Tensor, y: Tensor) -> Tensor:
-        """Inner products over edges: [H * targets, width], [H * sources, width] -> [H * edges]."""
+        """Inner products over edges: [targets * H, width], [sources * H, width] -> [edges * H]."""
         return torch.sparse.sampled_addmm(self._pattern, x, y.T, beta=0.0).values()
 
 
@@ -82,14 +88,14 @@ def attend(x: Tensor, source: Tensor, target: Tensor, edges: Edges, slope: float
     Graph attention (Velickovic et al., ICLR 2018, eq. 3 and 4), its score split into the two halves of the vector a.
 
     Args:
-        x: [H * sources, width] float32.
-        source, target: [H * sources] and [H * targets] float32 halves of the scores.
+        x: [sources * H, width] float32.
+        source, target: [sources * H] and [targets * H] float32 halves of the scores.
         edges: who attends to whom.
         slope: of the LeakyReLU for negative scores.
-        keep: [H * edges] factors on alpha, as of dropout; None for 1.
+        keep: [edges * H] factors on alpha, as of dropout; None for 1.
 
     Returns:
-        [H * targets, width] float32.
+        [targets * H, width] float32.
     """
     return _Attend.apply(x, source, target, edges, slope, keep)
 
@@ -118,5 +124,5 @@ class _Attend(torch.autograd.Function):
             to_alpha *= keep
         product = to_alpha.mul_(alpha)
         to_score = product - alpha * edges.sum_by_target(product).index_select(0, edges.target)
-        to_score *= torch.where(raw > 0, 1.0, ctx.slope)
+        to_score = torch.ops.aten.leaky_relu_backward(to_score, raw, ctx.slope, False)
         return to_x, edges.sum_by_source(to_score), edges.sum_by_target(to_score), None, None, None
