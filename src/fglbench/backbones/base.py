@@ -1,7 +1,12 @@
 """The contract of a backbone.
 
-A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `prepared()` (what
-preprocessing must make, see `stages.preprocess`), and `class Backbone(base.Backbone)`.
+A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `prepared()` (which operator
+and which hops of the features preprocessing makes, see `stages.preprocess`), and `class Backbone(base.Backbone)`.
+
+A forward pass meets the node features only in linear maps, `view.first(weight)` for one propagated matrix or
+`view.each(weights)` for all hops, so that sparse features stay sparse; after that rows are plain tensors grouped by
+client, for `view.linear`, `bias`, `propagate`, `own` and `edges`. All parameters have a leading client axis, and
+nothing may mix the rows of two clients but the operators, which have no edge between them.
 """
 
 from abc import ABC, abstractmethod

@@ -17,7 +17,7 @@ from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
 from fglbench.settings import ComponentSettings, Field
 
-VERSION = 1
+VERSION = 2
 
 
 class Settings(ComponentSettings):
