@@ -15,6 +15,7 @@ from fglbench.reporting.records import load_study
 from fglbench.stages.track import track
 from fglbench.storage import read_json, write_json
 from fglbench.tracking import TrackingError, mlflow_store
+from fglbench.tracking.postponed import failed_imports, postpone
 from fglbench.tracking.runs import tracked_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,3 +255,26 @@ def test_a_job_is_quiet_and_leaves_no_folder_of_mlflow(results: Path) -> None:
     written = read_json(results / "tracking" / "grid.json")
     assert written["command"] == f"mlflow ui --backend-store-uri sqlite:///{results.resolve()}/tracking/mlflow.db"
     assert written["command"] in done.stdout
+
+
+def test_concurrent_imports_make_no_run_twice(results: Path) -> None:
+    script = "\n".join(
+        [
+            "from pathlib import Path; from fglbench.stages.track import track",
+            "r = Path('results'); track(r / 'studies/grid', r, r / 'tracking/grid.json', None, None)",
+        ]
+    )
+    jobs = [subprocess.Popen([sys.executable, "-c", script], cwd=results.parent) for _ in range(3)]
+    assert [job.wait() for job in jobs] == [0, 0, 0]
+    assert sorted(stored(results)) == ["aa", "cc", "dd"]
+
+
+def test_a_postponed_import_counts_until_it_is_done(tmp_path: Path) -> None:
+    output = tmp_path / "grid.json"
+    assert failed_imports(output) == 0
+    postpone(output, TrackingError("down"), 0)
+    assert failed_imports(output) == 1
+    postpone(output, TrackingError("down"), 1)
+    assert failed_imports(output) == 2
+    output.write_text("{")
+    assert failed_imports(output) == 0

@@ -1,6 +1,10 @@
 # One job imports the finished runs of a study into MLflow; training never waits for it.
 
 
+# Read once, before any job: Snakemake keeps a job's params after it, and a new number has the import tried again.
+FAILED_IMPORTS = {study: failed_imports(Path(f"{RESULTS}/tracking/{study}.json")) for study in PLAN.studies}
+
+
 rule track_study:
     input:
         runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
@@ -22,6 +26,7 @@ rule track_study:
         uri=PLAN.config.tracking.uri,
         experiment=PLAN.config.tracking.experiment,
         results=lambda wildcards, input: RESULTS,
+        failures=lambda wildcards: FAILED_IMPORTS[wildcards.study],
     message:
         "import the runs of study {wildcards.study} into MLflow"
     script:

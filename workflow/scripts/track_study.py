@@ -4,12 +4,21 @@ from pathlib import Path
 
 from fglbench.stages.job import logged
 from fglbench.stages.track import track
+from fglbench.tracking import TrackingError
+from fglbench.tracking.postponed import postpone
 
-with logged(snakemake.log[0]):
-    track(
-        Path(snakemake.input.study).parent,
-        Path(snakemake.params.results),
-        Path(snakemake.output[0]),
-        uri=snakemake.params.uri,
-        experiment=snakemake.params.experiment,
-    )
+with logged(snakemake.log[0]) as say:
+    output, failures = Path(snakemake.output[0]), snakemake.params.failures
+    try:
+        track(
+            Path(snakemake.input.study).parent,
+            Path(snakemake.params.results),
+            output,
+            uri=snakemake.params.uri,
+            experiment=snakemake.params.experiment,
+            failures=failures,
+        )
+    except TrackingError as error:
+        # The study is complete without its import; the next run of the workflow tries again.
+        say(f"Not imported into MLflow: {error}")
+        postpone(output, error, failures)

@@ -29,7 +29,9 @@ def summary(results: Path, study: str, references: Path) -> str:
     parts += [f"{name}: {path}" for name, path in places if path.exists()]
     tracking = results / "tracking" / f"{study}.json"
     if tracking.exists():
-        parts.append(f"Runs: {read_json(tracking)['command']}")
+        imported = read_json(tracking)
+        postponed = f"not imported yet, the next run of the workflow tries again. {imported.get('postponed')}"
+        parts.append(f"Runs: {imported.get('command') or postponed}")
     settings = loaded.settings
     if published := settings.get("published"):
         parts.append(

@@ -10,15 +10,18 @@ from fglbench.tracking.mlflow_store import import_runs, resolve_uri, without_pas
 from fglbench.tracking.runs import tracked_runs
 
 
-def track(study_folder: Path, results: Path, output: Path, uri: str | None, experiment: str | None) -> dict[str, Any]:
+def track(
+    study_folder: Path, results: Path, output: Path, uri: str | None, experiment: str | None, failures: int = 0
+) -> dict[str, Any]:
     """Imports every finished cell once and writes to `output` what was done; prints the command that shows the runs.
 
     Args:
         study_folder: what the collect stage wrote.
         results: the results folder; `tracking/` below it holds the default store and the artifacts.
-        output: JSON with uri, experiment, imported, superseded, kept and command.
+        output: JSON with uri, experiment, imported, superseded, kept, command and failures.
         uri: tracking URI; None: MLFLOW_TRACKING_URI, else SQLite in `results/tracking`.
         experiment: None: the name of the study.
+        failures: how often this import was tried in vain.
 
     Raises:
         StorageError: a record is missing or unreadable.
@@ -32,7 +35,7 @@ def track(study_folder: Path, results: Path, output: Path, uri: str | None, expe
     counts = import_runs(tracked_runs(study, results), name, chosen, address, folder)
     shown = without_password(address, address)
     command = f"open {shown}" if shown.startswith("http") else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
-    done = {"uri": shown, "experiment": chosen, **counts, "command": command}
+    done = {"uri": shown, "experiment": chosen, **counts, "command": command, "failures": failures}
     write_json(output, done)
     print(f"MLflow experiment '{chosen}': " + ", ".join(f"{counts[key]} {key}" for key in counts))
     print(f"to look at it: {command}")
