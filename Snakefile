@@ -35,6 +35,13 @@ rule all:
         [f"{RESULTS}/tracking/{study}.json" for study in PLAN.active if PLAN.config.tracking.enabled],
 
 
+onstart:
+    try:
+        check_writable(Path(RESULTS))
+    except FglbenchError as error:
+        raise WorkflowError(str(error)) from None
+
+
 onsuccess:
     from fglbench.reporting.summary import summary
 

@@ -1,10 +1,13 @@
 """Fixtures shared by all tests."""
 
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disks import mount
 
 from fglbench.datasets.base import Graph, canonical_edges
 
@@ -41,3 +44,16 @@ def tiny_graph() -> Graph:
         masks={role: np.isin(np.arange(8), nodes) for role, nodes in roles.items()},
         cleaning=cleaning,
     )
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 kB; needs the right to mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        mount(folder, "size=256k")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a small file system cannot be mounted here (not root, or not allowed)")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -35,6 +35,10 @@ class StorageError(FglbenchError):
     """A stored file is missing, unreadable or does not match its checksum."""
 
 
+class DiskError(StorageError):
+    """A disk is full or may not be written; what was there before is untouched."""
+
+
 class ComponentError(FglbenchError):
     """A method, backbone or partition scheme is unknown, or its file does not keep the contract."""
 

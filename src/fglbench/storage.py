@@ -4,6 +4,7 @@ Nothing here reads or writes a pickle. A reader never sees half a file: a write 
 what was there.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from fglbench.errors import StorageError
+from fglbench.errors import DiskError, FglbenchError, StorageError
 
 MAKE_AGAIN = (
     "Remove the folder of its seed and the seeds-*.json beside that folder, and run the workflow again: it makes what "
@@ -53,6 +54,62 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
+    """The named error behind a failed write: a full disk or one that may not be written; None for anything else.
+
+    Args:
+        error: as raised; libraries wrap what the system says in errors of their own, whose causes and words are read.
+        path: what could not be written.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        number = found.errno if isinstance(found, OSError) else None
+        if number in _FULL or os.strerror(errno.ENOSPC) in str(found):
+            reason = os.strerror(number or errno.ENOSPC)
+            step = f"Make room there ('df -h {path.parent}' shows how much there is) and give the same command again."
+        elif number in _DENIED:
+            reason = os.strerror(number)
+            step = "Make the folder writable, or choose another one as 'results', and give the same command again."
+        else:
+            found = found.__cause__ or found.__context__
+            continue
+        return DiskError(
+            f"{path} cannot be written: {reason}. {step} What was finished is untouched; nothing half-made was left."
+        )
+    return None
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turns what the disk refuses into a DiskError that names `path`, also where a file within `path` was refused."""
+    try:
+        yield
+    except Exception as error:
+        known = isinstance(error, FglbenchError) and not isinstance(error, DiskError)
+        if known or (trouble := disk_trouble(error, path)) is None:
+            raise
+        raise trouble from error
+
+
+def check_writable(folder: Path) -> None:
+    """Writes nothing, but makes sure that something could be written in a folder, or where it will be created.
+
+    Raises:
+        DiskError: it cannot.
+    """
+    folder = Path(folder).absolute()
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest) as stream:
+            stream.write(b"0")
+    except OSError as error:
+        raise (disk_trouble(error, folder) or DiskError(f"{folder} cannot be written: {error}.")) from error
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`; on success it is flushed and renamed to `path`, on failure removed.
@@ -60,38 +117,40 @@ def replacing(path: Path) -> Iterator[Path]:
     The temporary name keeps the suffix of `path`, for writers that choose a format by it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _named_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        if path.exists():
-            discarded = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            path.replace(discarded / "old")
-            temporary.replace(path)
-            shutil.rmtree(discarded, ignore_errors=True)
-        else:
-            temporary.replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _named_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            if path.exists():
+                discarded = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+                path.replace(discarded / "old")
+                temporary.replace(path)
+                shutil.rmtree(discarded, ignore_errors=True)
+            else:
+                temporary.replace(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -101,9 +160,14 @@ def exclusive(path: Path) -> Iterator[None]:
     The lock is the process's own and ends with it, however it ends.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.parent / f".{path.name}.lock"):
+    lock = FileLock(path.parent / f".{path.name}.lock")
+    with _named_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _umask() -> int:
@@ -113,7 +177,11 @@ def _umask() -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text by renaming."""
+    """Writes UTF-8 text by renaming.
+
+    Raises:
+        DiskError: the disk is full or may not be written; what was there is untouched. So do all that write here.
+    """
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from disks import make_read_only
 
 from fglbench.cli import main
 from fglbench.datasets import catalogue
@@ -206,3 +207,16 @@ def test_shipped_configuration_is_what_the_schema_describes():
     from fglbench.config.schema import Config
 
     assert set(config) <= set(Config.model_fields)
+
+
+def test_a_results_folder_that_cannot_be_written_is_found_before_any_job(tmp_path: Path, disk: Path):
+    write_config(tmp_path)
+    (tmp_path / "results").symlink_to(disk)
+    make_read_only(disk)
+    done = run_snakemake(tmp_path, "--cores", "1")
+    output = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "results cannot be written: Read-only file system. Make the folder writable" in output
+    assert "Finished jobid" not in output
+    assert "Traceback" not in output
+    assert run_snakemake(tmp_path, "-n").returncode == 0

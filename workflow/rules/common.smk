@@ -15,6 +15,7 @@ from fglbench.config.plan import Plan
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.job import share_package
+from fglbench.storage import check_writable
 from fglbench.tracking.postponed import failed_imports
 
 STUDIES = Path(workflow.basedir) / "workflow" / "studies"

@@ -4,12 +4,13 @@ import argparse
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fglbench.datasets import catalogue
+from fglbench.errors import StorageError
+from fglbench.storage import check_writable
 
 NEEDED = (
     "torch",
@@ -105,10 +106,8 @@ def _mirror(mirror: Path | None) -> Iterator[Finding]:
 
 
 def _writable(results: str) -> Finding:
-    folder = Path(results).resolve()
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=nearest):
-            return OK, "results", f"{folder} can be written"
-    except OSError as error:
-        return PROBLEM, "results", f"{folder} cannot be written: {error.strerror}"
+        check_writable(Path(results))
+    except StorageError as error:
+        return PROBLEM, "results", str(error)
+    return OK, "results", f"{Path(results).resolve()} can be written"

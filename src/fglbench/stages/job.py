@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fglbench.errors import FglbenchError
-from fglbench.storage import hash_file, read_json, write_json
+from fglbench.storage import disk_trouble, hash_file, read_json, write_json
 
 NOT_RUN = "not_run"
 """The key of seeds without results in the list that a job writes; all its other keys are files."""
@@ -30,29 +30,34 @@ def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
     child processes is caught too.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     terminal = os.dup(2)
-    with path.open("wb") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
 
-    def say(text: str) -> None:
-        print(text, flush=True)
+    def tell(text: str) -> None:
         os.write(terminal, f"{text}\n".encode())
 
+    def say(text: str) -> None:
+        tell(text)
+        print(text, flush=True)
+
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
         yield say
-    except FglbenchError as error:
-        print(error, file=sys.stderr, flush=True)
-        os.write(terminal, f"{error}\n".encode())
-        sys.exit(1)
     except Exception as error:
-        os.write(terminal, f"{type(error).__name__}: {error}\nThe whole traceback is in {path}.\n".encode())
-        raise
+        known = error if isinstance(error, FglbenchError) else disk_trouble(error, path)
+        tell(str(known) if known else f"{type(error).__name__}: {error}\nThe whole traceback is in {path}.")
+        if known is None:
+            raise
+        with suppress(OSError):  # the log may be on the very disk that is full
+            print(known, file=sys.stderr, flush=True)
+        sys.exit(1)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
 
 
 def finish(path: Path, made: list[Path], not_run: Mapping[int, str] | None = None) -> None:
