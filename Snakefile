@@ -38,6 +38,7 @@ rule all:
 onstart:
     try:
         check_writable(Path(RESULTS))
+        claim(Path(RESULTS))
     except FglbenchError as error:
         raise WorkflowError(str(error)) from None
 

@@ -17,6 +17,7 @@ from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable
 from fglbench.tracking.postponed import failed_imports
+from fglbench.workplace import claim, look
 
 STUDIES = Path(workflow.basedir) / "workflow" / "studies"
 REFERENCES = STUDIES / "reference"
@@ -35,6 +36,8 @@ except FglbenchError as error:
     raise WorkflowError(str(error)) from None
 
 if workflow.is_main_process:
+    if found := look(Path(PLAN.root)):
+        logger.warning(found)
     for slug, reason in {slug: why for study in PLAN.active for slug, why in PLAN.not_run(study).items()}.items():
         logger.warning(f"not run: {slug}: {reason}")
 

@@ -1,0 +1,98 @@
+"""One workflow at a time works on a results folder: who that is, and what a Snakemake that was killed left behind.
+
+The lock is the process's own and ends with it, however it ends. Snakemake's locks are files that outlive a kill; while
+nobody holds the lock here they are remains, so the same command goes on where the killed one stopped.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fglbench.errors import FglbenchError, StorageError
+from fglbench.storage import read_json, write_json
+
+SNAKEMAKE_LOCKS = Path(".snakemake") / "locks"
+_PATIENCE_S = 5.0  # a second process that only looks holds the lock for an instant
+_held = ExitStack()
+
+
+class BusyError(FglbenchError):
+    """Another workflow works on the same results."""
+
+
+@contextmanager
+def working_on(results: Path) -> Iterator[None]:
+    """Makes this process the only one that works on a results folder.
+
+    Raises:
+        BusyError: another one does; names it and says what to do.
+        DiskError: the folder cannot be written.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(_lock(results), timeout=_PATIENCE_S):
+            owner = {"process": os.getpid(), "host": platform.node(), "since": time.strftime("%F %T")}
+            write_json(_owner(results), owner)
+            yield
+    except Timeout:
+        raise BusyError(_busy(results)) from None
+
+
+def claim(results: Path) -> None:
+    """`working_on` until this process ends, however it ends."""
+    _held.enter_context(working_on(results))
+
+
+def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
+    """Removes the locks of a Snakemake that was killed; what a user should know about another one, or None.
+
+    Args:
+        results: the results folder.
+        locks: Snakemake's folder of locks.
+    """
+    left = sorted(locks.glob("*.lock"))
+    if not left or not results.is_dir():
+        return None
+    try:
+        with FileLock(_lock(results), timeout=0):
+            host = _owned_by(results).get("host", platform.node())
+            if host != platform.node():
+                # Locks may not reach from one machine to another on a shared file system.
+                return f"Snakemake was started here on {host}. If it no longer runs there: snakemake --unlock"
+            for path in left:
+                path.unlink(missing_ok=True)
+    except Timeout:
+        return _busy(results)
+    except OSError:
+        return None  # a folder that cannot be written is found when work starts
+    return "The last Snakemake here was killed. Its locks were removed; what it finished is kept."
+
+
+def _busy(results: Path) -> str:
+    owner = _owned_by(results)
+    who = (
+        f"process {owner['process']} on {owner['host']}, since {owner['since']}" if owner else "its process is unknown"
+    )
+    end = f", or end it with 'kill {owner['process']}'" if owner else ""
+    return f"Another Snakemake works on {results} ({who}). Wait for it{end}; then give the same command again."
+
+
+def _owned_by(results: Path) -> dict[str, str]:
+    try:
+        owner = read_json(_owner(results))
+        return owner if {"process", "host", "since"} <= set(owner) else {}
+    except (StorageError, TypeError):
+        return {}
+
+
+def _lock(results: Path) -> Path:
+    return results / ".workflow.lock"
+
+
+def _owner(results: Path) -> Path:
+    return results / ".workflow"

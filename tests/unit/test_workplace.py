@@ -1,0 +1,76 @@
+"""One workflow a results folder: the second is told, a killed one leaves nothing that stands in the way."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fglbench import workplace
+from fglbench.storage import read_json, write_json
+from fglbench.workplace import BusyError, claim, look
+
+HOLD = "import sys, time; from pathlib import Path; from fglbench.workplace import claim; claim(Path(sys.argv[1])); "
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that works on `results`, with Snakemake's locks of it beside."""
+    code = HOLD + "print('ready', flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", code, str(tmp_path / "results")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "0.input.lock").touch()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_the_second_is_told_who_works_and_what_to_do(
+    holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workplace, "_PATIENCE_S", 0.1)
+    with pytest.raises(BusyError, match=rf"process {holder.pid} on .* end it with 'kill {holder.pid}'; then"):
+        claim(tmp_path / "results")
+    said = look(tmp_path / "results", tmp_path / "locks")
+    assert said is not None
+    assert f"process {holder.pid}" in said
+    assert (tmp_path / "locks" / "0.input.lock").exists()
+
+
+def test_what_a_killed_one_left_is_removed(holder: subprocess.Popen[str], tmp_path: Path):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    said = look(tmp_path / "results", tmp_path / "locks")
+    assert said is not None
+    assert "was killed. Its locks were removed" in said
+    assert list((tmp_path / "locks").iterdir()) == []
+    assert look(tmp_path / "results", tmp_path / "locks") is None
+    claim(tmp_path / "results")
+    assert read_json(tmp_path / "results" / ".workflow")["process"] == os.getpid()
+
+
+def test_locks_of_another_machine_are_left(tmp_path: Path):
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "0.input.lock").touch()
+    write_json(tmp_path / "results" / ".workflow", {"process": 1, "host": f"not-{platform.node()}", "since": "today"})
+    said = look(tmp_path / "results", tmp_path / "locks")
+    assert said is not None
+    assert said.endswith("If it no longer runs there: snakemake --unlock")
+    assert (tmp_path / "locks" / "0.input.lock").exists()
+
+
+def test_one_that_only_looks_for_an_instant_stops_nobody(tmp_path: Path):
+    code = HOLD + "time.sleep(1)"
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    while not (tmp_path / ".workflow").exists():
+        time.sleep(0.01)
+    claim(tmp_path)
+    assert process.wait() == 0
