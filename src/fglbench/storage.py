@@ -22,8 +22,8 @@ from filelock import FileLock
 from fglbench.errors import DiskError, FglbenchError, StorageError
 
 MAKE_AGAIN = (
-    "Remove the folder of its seed and the seeds-*.json beside that folder, and run the workflow again: it makes what "
-    "is missing and keeps the rest."
+    "'fglbench verify --repair' finds and removes what is missing or damaged; the next run of the workflow makes it "
+    "again and keeps the rest."
 )
 """The next step where a file of a stage is missing or damaged."""
 

@@ -102,7 +102,7 @@ def test_altered_predictions_are_refused_by_name(tmp_path):
     data[200] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(
-        StorageError, match=r"seed0/predictions\.npz does not match its checksum.*run the workflow again"
+        StorageError, match=r"seed0/predictions\.npz does not match its checksum.*'fglbench verify --repair'"
     ):
         evaluate(train, split, graph, [0], tmp_path / "out")
     assert not (tmp_path / "out" / "seed0" / "metrics.json").exists()

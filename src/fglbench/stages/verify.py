@@ -1,0 +1,188 @@
+"""Whether stored files still are what their stages wrote: every checksum compared, what is wrong removed on request.
+
+A graph is checked against the hash on its data card, a split against its card, the files of a run against its record,
+and cards, federations, records and metrics against the lists `seeds-<range>.json` of the jobs that made them. Where no
+list names a file (`fglbench train` writes none), it must at least be readable.
+
+Snakemake makes a missing file again where something that is missing too needs it. So a repair also removes the lists of
+the later stages and the summary of the studies concerned; stages keep by content what is unharmed.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from fglbench.config.identity import seeds_of
+from fglbench.datasets.base import content_hash, load_graph
+from fglbench.errors import StorageError
+from fglbench.stages.job import NOT_RUN
+from fglbench.stages.preprocess import FILE
+from fglbench.stages.train import RECORD
+from fglbench.storage import exclusive, hash_file, read_json, read_npz
+
+_STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
+"""The stages with seeds, in their order, and the file of a seed that each writes last."""
+
+Hashes = Mapping[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file that is not what its stage wrote.
+
+    Attributes:
+        path: the file.
+        reason: what is wrong with it.
+        made: the files and folders that its stage makes together.
+        folder: relative to the results folder: `download/<dataset>`, or the folder of the seeds.
+        seeds: the seeds concerned; None: all.
+    """
+
+    path: Path
+    reason: str
+    made: tuple[Path, ...]
+    folder: Path
+    seeds: frozenset[int] | None = None
+
+
+def find_damage(results: Path) -> Iterator[Damage]:
+    """Every damaged file below a results folder, stage by stage; reads all of them, writes nothing."""
+    for folder in sorted(results.glob("download/*/")):
+        yield from _graph_damage(results, folder)
+    for stage in _STAGES:
+        for folder in sorted(results.glob(f"{stage}/*/*/" if stage == "split" else f"{stage}/*/*/*/")):
+            if not (stage == "split" and folder.name.startswith("seed")):
+                yield from _stage_damage(results, stage, folder)
+
+
+def repair(results: Path, damage: Damage) -> None:
+    """Removes what is damaged, and what keeps Snakemake from making it again."""
+    stale = [*_lists(results, damage), *_summaries(results, damage)]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    for path in damage.made:
+        with exclusive(path):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def leftovers(results: Path) -> list[Path]:
+    """Half-made files and folders of jobs that were killed: temporary names that nobody will rename any more."""
+    return sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
+
+
+def _graph_damage(results: Path, folder: Path) -> Iterator[Damage]:
+    card, graph = folder / "graph.json", folder / "graph.npz"
+    if not (card.exists() or graph.exists()):
+        return
+    path = card
+    try:
+        expected = read_json(card)["content_hash"]
+        path = graph
+        if content_hash(load_graph(folder)) == expected:
+            return
+        reason = "does not match the hash on its data card"
+    except (StorageError, KeyError, TypeError, ValueError):
+        reason = "cannot be read"
+    yield Damage(path, reason, (card, graph), folder.relative_to(results))
+
+
+def _stage_damage(results: Path, stage: str, folder: Path) -> Iterator[Damage]:
+    place = folder.relative_to(results)
+    hashes: dict[str, set[str]] = {}
+    for path in sorted(folder.glob("seeds-*.json")):
+        try:
+            listed = {name: digest for name, digest in read_json(path).items() if name != NOT_RUN}
+        except (StorageError, AttributeError):
+            yield Damage(path, "cannot be read", (path,), place, frozenset(_seeds(path)))
+            continue
+        for name, digest in listed.items():
+            # A seed that failed and was tried again is in an older list with another hash.
+            hashes.setdefault(name, set()).add(digest)
+    seeds = {path.name for path in folder.glob("seed[0-9]*/")} | {name.partition("/")[0] for name in hashes}
+    for seed in sorted(seeds):
+        for path, reason in _seed_damage(stage, folder / seed, hashes):
+            yield Damage(path, reason, (folder / seed,), place, frozenset({int(seed.removeprefix("seed"))}))
+
+
+def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Path, str]]:
+    last = folder / _STAGES[stage]
+    if reason := _file_damage(last, hashes.get(f"{folder.name}/{last.name}")):
+        yield last, reason
+        return
+    if stage not in ("split", "train"):
+        return
+    try:
+        record = read_json(last)
+        files = {"split.npz": record["sha256"]} if stage == "split" else dict(record["files"])
+    except (KeyError, TypeError, ValueError):
+        yield last, "names no checksums"
+        return
+    for name, digest in files.items():
+        if reason := _file_damage(folder / name, {digest}):
+            yield folder / name, reason
+
+
+def _file_damage(path: Path, known: set[str] | None) -> str | None:
+    """What is wrong with a file; without known hashes it must be readable, which an .npz checks by its own sums."""
+    if not path.exists():
+        return "is missing"
+    try:
+        if known is not None:
+            return None if hash_file(path) in known else "does not match its checksum"
+        read_json(path) if path.suffix == ".json" else read_npz(path)
+    except (StorageError, OSError):
+        return "cannot be read"
+    return None
+
+
+def _seeds(path: Path) -> list[int]:
+    """The seeds of a list, from its name."""
+    return seeds_of(path.stem.removeprefix("seeds-"))
+
+
+def _concerned(results: Path, damage: Damage, stage: str) -> Iterator[Path]:
+    """The folders of a later stage, or of the damage's own, whose seeds depend on what is damaged."""
+    own, dataset, *rest = damage.folder.parts
+    order = ["download", *_STAGES]
+    if order.index(stage) < order.index(own):
+        return
+    # What a method needs prepared is not in its path, so all methods of a partition are asked.
+    deepest = [*rest] if stage == own or own in ("train", "evaluate") else rest[:1]
+    depth = 1 if stage == "split" else 2
+    pattern = "/".join([*deepest, *["*"] * (depth - len(deepest))])
+    yield from (results / stage / dataset).glob(f"{pattern}/")
+
+
+def _lists(results: Path, damage: Damage) -> Iterator[Path]:
+    for stage in _STAGES:
+        for folder in _concerned(results, damage, stage):
+            for path in folder.glob("seeds-*.json"):
+                if damage.seeds is None or damage.seeds & set(_seeds(path)):
+                    yield path
+
+
+def _summaries(results: Path, damage: Damage) -> Iterator[Path]:
+    """`study.json` of the studies that have a cell concerned; of all studies where a cell's record cannot be read."""
+    cells: set[str] = set()
+    known = True
+    train = damage.folder if damage.folder.parts[0] != "evaluate" else Path("train", *damage.folder.parts[1:])
+    asked = Damage(damage.path, "", (), train, damage.seeds)
+    for folder in _concerned(results, asked, "train"):
+        for path in folder.glob(f"seed*/{RECORD}"):
+            if damage.seeds is None or int(path.parent.name.removeprefix("seed")) in damage.seeds:
+                try:
+                    cells.add(read_json(path)["cell"])
+                except (StorageError, KeyError, TypeError):
+                    known = False
+    for study in results.glob("studies/*/study.json"):
+        try:
+            concerned = not (known and cells) or not cells.isdisjoint(
+                pd.read_parquet(study.parent / "runs.parquet")["cell"]
+            )
+        except (OSError, ValueError, KeyError):
+            concerned = True
+        if concerned:
+            yield study
