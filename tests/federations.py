@@ -16,7 +16,7 @@ from fglbench.backbones.base import Backbone
 from fglbench.config.schema import Training
 from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import Schedule
+from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method
 from fglbench.stages.preprocess import load_federation, pays, preprocess
 from fglbench.stages.split import split

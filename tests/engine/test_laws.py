@@ -527,6 +527,78 @@ def test_hook_upload_is_counted_and_given_to_mixing(five: Case) -> None:
     assert history["bytes_down"].tolist() == [4 * each]
 
 
+def test_hook_download_is_counted_for_the_clients_that_train(five: Case) -> None:
+    asked: list[tuple[int, list[int]]] = []
+
+    class Receives(fedavg.Method):
+        def download(self, number: int, clients: np.ndarray) -> dict[str, torch.Tensor]:
+            asked.append((number, clients.tolist()))
+            return {"direction": torch.zeros(1, 7).expand(len(clients), 7)}
+
+    each = sum(parameter_bytes(6, 3))
+    history = run(five.federation(), Receives, rounds=2).history
+    assert asked == [(0, [0, 1, 2, 4]), (1, [0, 1, 2, 4])]  # the fourth client has no training node
+    assert history["bytes_down"].tolist() == [4 * (each + 28), 8 * (each + 28)]
+    assert history["bytes_up"].tolist() == [4 * each, 8 * each]
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_hooks_of_the_server_see_the_logits_of_the_clients_own_models(five: Case, chunk: int | None) -> None:
+    seen: list[torch.Tensor] = []
+
+    class Looks(fedavg.Method):
+        def upload(self, round: base.Round) -> dict[str, torch.Tensor]:
+            seen.append(round.logits())
+            return {}
+
+    federation = five.federation()
+    result = run(federation, Looks, dropout=0.5, rounds=1, evaluate="trained", chunk=chunk)
+    np.testing.assert_allclose(seen[0].numpy(), logits_of(federation, result), rtol=0, atol=1e-6)
+
+
+def test_hooks_see_the_schedule(five: Case) -> None:
+    class Looks(fedavg.Method):
+        def loss(self, step: base.Step) -> None:
+            assert (step.schedule.lr, step.schedule.local_epochs) == (0.03, 4)
+
+        def after(self, round: base.Round, mixed: Parameters) -> None:
+            assert (round.schedule.lr, round.schedule.local_epochs) == (0.03, 4)
+            rounds.append(round.number)
+
+    rounds: list[int] = []
+    run(five.federation(), Looks, lr=0.03, local_epochs=4, rounds=2)
+    assert rounds == [0, 1]
+
+
+class Shift(base.Method):
+    """In round r every client receives half of its own and half of its (r + 1)-th neighbour's parameters."""
+
+    def mixing(self, round: base.Round) -> torch.Tensor:
+        own = torch.eye(len(round.weights))
+        return own / 2 + torch.roll(own, round.number + 1, dims=1) / 2
+
+
+def test_mixing_matrices_are_recorded(five: Case) -> None:
+    recorded = run(five.federation(), Shift, rounds=3).mixing
+    assert recorded["rounds"].tolist() == [0, 1, 2]
+    assert recorded["mixing"].dtype == np.float32
+    for number, matrix in enumerate(recorded["mixing"]):
+        np.testing.assert_array_equal(matrix, np.eye(5) / 2 + np.roll(np.eye(5), number + 1, axis=1) / 2)
+    assert run(five.federation(), "fedavg").mixing == {}
+
+
+def test_of_many_clients_only_the_rounds_of_the_readings_are_recorded(
+    five: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fglbench.federation.record.MOST_CLIENTS_IN_EVERY_ROUND", 4)
+    result = run(five.federation(), Shift, rounds=12)
+    rounds = result.mixing["rounds"].tolist()
+    assert rounds == sorted(set(result.rounds.values()))
+    assert len(rounds) < 12
+    for number, matrix in zip(rounds, result.mixing["mixing"], strict=True):
+        np.testing.assert_array_equal(matrix, np.eye(5) / 2 + np.roll(np.eye(5), number + 1, axis=1) / 2)
+
+
 def test_hook_mixing_takes_a_matrix(five: Case) -> None:
     ring = torch.roll(torch.eye(5), 1, dims=1) / 2 + torch.eye(5) / 2
 

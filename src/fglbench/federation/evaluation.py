@@ -50,6 +50,11 @@ class Evaluator:
         """[N, classes] float32 under stacked parameters."""
         return np.concatenate([logits.cpu().numpy() for logits in self._logits(parameters)])
 
+    @torch.no_grad()
+    def stacked_logits(self, parameters: Parameters) -> Tensor:
+        """The same, left on the device."""
+        return torch.cat(list(self._logits(parameters)))
+
     def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
         for view in self._kept or map(self._view, self._chunks):
             own = stacked.take(parameters, stacked.rows_of(view.clients))

@@ -5,8 +5,9 @@ A round: draw clients, train them locally (all at once, or in chunks under a mem
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,36 +23,11 @@ from fglbench.federation.operators import ClientDropout
 from fglbench.federation.optimiser import OPTIMISERS, SGD, Adam
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.record import Recorder, Result
+from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method, Round, Step
 from fglbench.seeding import derive, numpy_stream, torch_stream
 
 EXPLODED_LOSS = 1e4  # a mean cross-entropy that no usable model has: 1e-4343 of probability on the true class
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how clients train; the defaults of the fields stand in `config.schema.Training`.
-
-    Attributes:
-        rounds: communication rounds.
-        local_epochs: passes over its training nodes that a client makes in a round.
-        lr, weight_decay, optimiser, optimiser_state: of the local optimiser; the state is kept over rounds or reset.
-        participation: fraction of clients drawn for a round, at least one.
-        evaluate: score the parameters "aggregated" (after the server's step) or "trained" (before it).
-        selection_mean: client mean of the validation accuracy that selects the round, "pooled" or "macro".
-        batch_size: training nodes of a client in a local step; None for all of them.
-    """
-
-    rounds: int
-    local_epochs: int
-    lr: float
-    weight_decay: float
-    optimiser: str
-    optimiser_state: str
-    participation: float
-    evaluate: str
-    selection_mean: str
-    batch_size: int | None = None
 
 
 def draw_clients(seed: int, number: int, clients: int, participation: float) -> np.ndarray:
@@ -110,16 +86,22 @@ def train(
         if schedule.optimiser_state == "reset":
             optimiser.reset()
         received, current = current, stacked.clone(current)
+        sent_up = sent_down = parameter_bytes * len(active)
+        if len(active):
+            sent_down += _bytes(method.download(number, active))
         losses = local.run(number, active, current, received, optimiser)
         if not np.all(losses[active] <= EXPLODED_LOSS):  # false for nan as well
             return recorder.diverged(number)
         trained, current = current, dict(current)
-        uploaded_bytes = 0
+        mixing = None
         if len(active):
             weights = np.where(np.isin(np.arange(clients), active), train_nodes, 0).astype(np.float32)
-            finished = Round(number, active, torch.from_numpy(weights).to(device), trained, received)
+            own_logits = partial(evaluator.stacked_logits, trained)
+            finished = Round(
+                number, active, torch.from_numpy(weights).to(device), trained, received, schedule, own_logits
+            )
             finished = replace(finished, uploads=method.upload(finished))
-            uploaded_bytes = sum(tensor.numel() * tensor.element_size() for tensor in finished.uploads.values())
+            sent_up += _bytes(finished.uploads)
             mixing = method.mixing(finished)
             if mixing is not None:
                 current = stacked.mix(trained, shared, mixing)
@@ -132,12 +114,15 @@ def train(
         predictions = evaluator.run(scored)
         if predictions is None:
             return recorder.diverged(number)
-        sent = parameter_bytes * len(active)
-        validation = recorder.add(number, predictions, scored, losses, sent + uploaded_bytes, sent)
+        validation = recorder.add(number, predictions, scored, losses, sent_up, sent_down, mixing)
         recorder.eval_seconds += time.perf_counter() - began
         if on_round is not None:
             on_round(number, float(np.mean(losses[active])) if len(active) else math.nan, validation)
     return recorder.finished()
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _synchronise(device: torch.device | str) -> None:
@@ -204,7 +189,7 @@ class LocalTraining:
         row_losses = cross_entropy(output.logits, view.labels, reduction="none")
         client_losses = (view.client_mean @ row_losses.unsqueeze(1)).squeeze(1)
         total = client_losses.sum()
-        step = Step(number, epoch, view.clients, own.leaves, own.received, output, view)
+        step = Step(number, epoch, view.clients, own.leaves, own.received, output, view, self._schedule)
         extra = self._method.loss(step)
         if extra is not None:
             total = total + extra.sum()

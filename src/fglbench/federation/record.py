@@ -4,9 +4,13 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
 from fglbench.federation.parameters import Parameters
+
+MOST_CLIENTS_IN_EVERY_ROUND = 100  # 100 rounds of as many clients are 4 MB of mixing matrices
 
 
 @dataclass
@@ -21,6 +25,8 @@ class Result:
             [R] int64, cumulative.
         predictions: per reading ("val", "last", "test") [N] int32 class ids; empty unless ok.
         rounds: the round of each reading.
+        mixing: `mixing` [M, C, C] float32 and `rounds` [M] int64, of the rounds whose clients received different means;
+            of more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
         scores: what else is scored, by `federation.final`.
         parameters: per reading the stacked parameters of its round; empty unless ok.
         train_seconds, eval_seconds: of the loop.
@@ -31,6 +37,7 @@ class Result:
     history: dict[str, np.ndarray]
     predictions: dict[str, np.ndarray] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
+    mixing: dict[str, np.ndarray] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict)
     parameters: dict[str, Parameters] = field(default_factory=dict)
     train_seconds: float = 0.0
@@ -52,6 +59,7 @@ class Recorder:
         self._best = {"val": -math.inf, "test": -math.inf}
         self._result = Result("ok", None, {})
         self._up = self._down = 0
+        self._mixing: dict[int, np.ndarray] = {}
         self.train_seconds = self.eval_seconds = 0.0
 
     def score(self, predictions: np.ndarray, role: int) -> tuple[np.ndarray, float]:
@@ -74,6 +82,7 @@ class Recorder:
         losses: np.ndarray,
         sent_up: int,
         sent_down: int,
+        mixing: Tensor | None = None,
     ) -> float:
         """Records a round and keeps its predictions where they are the best so far; returns validation accuracy."""
         self._up += sent_up
@@ -92,7 +101,15 @@ class Recorder:
             self._result.predictions[reading] = predictions
             self._result.rounds[reading] = number
             self._result.parameters[reading] = parameters
+        self._keep_mixing(number, mixing)
         return validation
+
+    def _keep_mixing(self, number: int, mixing: Tensor | None) -> None:
+        if mixing is not None and mixing.dim() == 2:  # a common row says no more than who trained
+            self._mixing[number] = mixing.detach().to("cpu", torch.float32).numpy()
+        if self._federation.num_clients > MOST_CLIENTS_IN_EVERY_ROUND:
+            read = self._result.rounds.values()
+            self._mixing = {round: matrix for round, matrix in self._mixing.items() if round in read}
 
     def finished(self) -> Result:
         """The result of a run that reached its last round."""
@@ -114,6 +131,9 @@ class Recorder:
             name: np.asarray(column, dtype=kind).reshape((-1, clients) if name in _PER_CLIENT else -1)
             for name, kind, column in zip(names, types, columns, strict=True)
         }
+        if self._mixing:
+            rounds = np.asarray(list(self._mixing), dtype=np.int64)
+            self._result.mixing = {"mixing": np.stack(list(self._mixing.values())), "rounds": rounds}
         self._result.train_seconds, self._result.eval_seconds = self.train_seconds, self.eval_seconds
         return self._result
 

@@ -5,6 +5,7 @@ A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` an
 default that does nothing; a method overrides those it needs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from fglbench.backbones.base import Backbone, Output
 from fglbench.federation.federation import Federation, View
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Step:
         output: logits [outputs, classes] of the view's output rows, and the representation before the classifier with
             the level whose rows it lives on: those of client s are `view.ptrs[level][s]:view.ptrs[level][s + 1]`.
         view: the rows the step computes on.
+        schedule: rounds and local optimiser.
     """
 
     round: int
@@ -38,6 +41,7 @@ class Step:
     received: Parameters
     output: Output
     view: View
+    schedule: Schedule
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Round:
         weights: [C] float32 training nodes of the clients that trained, 0 for the others.
         parameters: [C, ...] after local training.
         received: [C, ...] at the start of the round.
+        schedule: rounds and local optimiser.
+        logits: computes [N, classes] float32 of all nodes, each under its own client's `parameters`, without dropout.
         uploads: what the method's `upload` gave.
     """
 
@@ -58,6 +64,8 @@ class Round:
     weights: Tensor
     parameters: Parameters
     received: Parameters
+    schedule: Schedule
+    logits: Callable[[], Tensor]
     uploads: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -82,6 +90,10 @@ class Method:
     def shared(self, names: list[str]) -> list[str]:
         """The parameter names that travel and are mixed."""
         return names
+
+    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
+        """Tensors that the clients of round `number` receive beside the parameters, [S, ...] each; counted in bytes."""
+        return {}
 
     def loss(self, step: Step) -> Tensor | None:
         """Extra loss term of each client in the step, [S], or None."""

@@ -145,8 +145,9 @@ def _run(
 
     from fglbench.federation.chunks import clients_at_once
     from fglbench.federation.final import global_test, reading_logits
-    from fglbench.federation.loop import Schedule, train
+    from fglbench.federation.loop import train
     from fglbench.federation.memory import keep_freed_memory
+    from fglbench.federation.schedule import Schedule
     from fglbench.stages.preprocess import load_federation, load_global_test
 
     torch.set_num_threads(settings["threads"])
@@ -209,6 +210,8 @@ def _write(
     with replacing_directory(folder) as temporary:
         if result is not None:
             write_npz(temporary / "history.npz", result.history)
+        if result is not None and result.mixing:
+            write_npz(temporary / "mixing.npz", result.mixing)
         if result is not None and result.predictions:
             import numpy as np
 
