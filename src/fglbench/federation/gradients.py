@@ -1,0 +1,42 @@
+"""What several methods keep of local training: every client's mean gradient."""
+
+import numpy as np
+import torch
+
+from fglbench.federation.parameters import Parameters, rows_of
+from fglbench.methods.base import Step
+
+
+class MeanGradients:
+    """The mean of the gradients of each client's local steps in a round, weight decay included.
+
+    After steps of plain SGD it is (theta received - theta trained) / (K lr), K the number of steps, if the gradients
+    are those that the optimiser was given; unlike this quotient it means the same under any optimiser.
+
+    Args:
+        clients: of the federation.
+    """
+
+    def __init__(self, clients: int):
+        self._sums: Parameters = {}
+        self._steps = np.zeros(clients, dtype=np.float32)
+
+    def add(self, step: Step, gradients: Parameters, names: list[str]) -> None:
+        """Adds the named gradients [S, ...] of one step."""
+        rows = rows_of(step.clients)
+        for name in names:
+            gradient = gradients[name] + step.schedule.weight_decay * step.parameters[name]
+            if name not in self._sums:
+                self._sums[name] = gradient.new_zeros(len(self._steps), *gradient.shape[1:])
+            self._sums[name][rows] += gradient
+        self._steps[step.clients] += 1
+
+    def take(self, clients: np.ndarray) -> Parameters:
+        """The means [S, ...] of the clients that trained, in their order; then forgets all steps."""
+        means = {}
+        for name, total in self._sums.items():
+            steps = torch.from_numpy(self._steps[clients]).to(total.device)
+            means[name] = total[rows_of(clients)] / steps.view(-1, *[1] * (total.dim() - 1))
+            total.zero_()
+        self._steps[:] = 0
+        return means

@@ -1,0 +1,64 @@
+"""SCAFFOLD (Karimireddy et al., ICML 2020, algorithm 1): control variates take the clients' drift out of the gradients.
+
+Local steps follow g_i - c_i + c (eq. 3). Afterwards c_i+ = c_i - c + (theta - theta_i) / (K lr) (eq. 4, option II),
+which for SGD is the mean of the K gradients g_i, and the server adds the clients' mean change to c (eq. 5). Server
+learning rate 1. The variates are zero at first; the first round is FedAvg's and c is not sent in it.
+
+Deviations: under Adam, where the quotient is no gradient, c_i+ is that mean itself. Means over clients are weighted by
+their training nodes, as in FedAvg; `weights: equal` is the paper's.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglbench.federation.federation import TRAIN
+from fglbench.federation.gradients import MeanGradients
+from fglbench.federation.parameters import Parameters, rows_of
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    weights: Literal["nodes", "equal"] = Field("nodes", description="Clients count by training nodes, or all the same.")
+
+
+class Method(base.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._mean = MeanGradients(self.federation.num_clients)
+        self._own: Parameters = {}  # c_i, [C, ...]
+        self._common: Parameters = {}  # c, [1, ...]
+
+    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
+        return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
+
+    def correct(self, step: base.Step, gradients: Parameters) -> None:
+        self._mean.add(step, gradients, self.shared(list(gradients)))
+        rows = rows_of(step.clients)
+        for name, common in self._common.items():
+            gradients[name] += common - self._own[name][rows]
+
+    def upload(self, round: base.Round) -> dict[str, Tensor]:
+        """The change of each client's variate, as large as its parameters."""
+        means = self._mean.take(round.clients)
+        if not self._own:
+            self._own = {name: torch.zeros_like(round.parameters[name]) for name in means}
+            self._common = {name: own[:1].clone() for name, own in self._own.items()}
+        return {name: mean - self._own[name][rows_of(round.clients)] for name, mean in means.items()}
+
+    def mixing(self, round: base.Round) -> Tensor:
+        weights = round.weights if self.settings.weights == "nodes" else (round.weights > 0).to(round.weights.dtype)
+        return weights / weights.sum()
+
+    def after(self, round: base.Round, mixed: Parameters) -> None:
+        sizes = self.federation.count(TRAIN)
+        weights = (sizes if self.settings.weights == "nodes" else sizes > 0).astype(np.float32)
+        shares = torch.from_numpy((weights / weights.sum())[round.clients]).to(round.weights.device)
+        for name, change in round.uploads.items():
+            self._own[name][rows_of(round.clients)] += change
+            self._common[name] += torch.einsum("s,s...->...", shares, change)

@@ -1,0 +1,106 @@
+"""Strategies against plain loops over clients, and at the limits where they are another method."""
+
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+import strategies
+import torch
+from federations import TRAIN, Case, backbone_of, method_of, schedule_of
+from test_laws import assert_close, make_five, run
+
+from fglbench.federation.loop import draw_clients, train
+from fglbench.federation.record import Result
+from fglbench.seeding import torch_stream
+
+SETTINGS = {"hidden": 8, "dropout": 0.0}
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Clients of 12, 10, 9, 8 and 1 nodes; the third has no edge, the fourth no training node."""
+    return make_five(tmp_path_factory.mktemp("five"), [0, 1, 2, 3, 4])
+
+
+def trained(
+    case: Case, method: str, chunk: int | None = None, own: dict[str, Any] | None = None, **schedule: Any
+) -> tuple[Result, Any]:
+    federation = case.federation(**SETTINGS)
+    backbone = backbone_of(federation, "gcn", **SETTINGS)
+    made = method_of(federation, backbone, method, **(own or {}))
+    return train(federation, backbone, made, schedule_of(**schedule), SEED, chunk_clients=chunk), made
+
+
+def plan_of(rounds: int, participation: float, **changes: Any) -> oracle.Plan:
+    drawn = [draw_clients(SEED, number, 5, participation) for number in range(rounds)]
+    return oracle.Plan(**{"hidden": 8, "rounds": rounds, "participants": drawn, **changes})
+
+
+def assert_oracle(case: Case, result: Result, plan: oracle.Plan, strategy: strategies.Strategy, optimiser: str) -> None:
+    """The engine's last parameters are those of the plain loop."""
+    federation = case.federation(**SETTINGS)
+    initial = backbone_of(federation, "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
+    clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
+    expected = strategies.run(clients, federation.classes, initial, plan, strategy, optimiser)
+    assert result.state == "ok"
+    for name, stack in result.parameters["last"].items():
+        found, wanted = stack.detach(), torch.stack([own[name] for own in expected])
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+
+
+def differs(one: Result, other: Result) -> bool:
+    name = "0.weight"
+    return bool((one.parameters["last"][name] - other.parameters["last"][name]).abs().max() > 1e-3)
+
+
+# ---- scaffold
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize("weights", ["nodes", "equal"])
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.5), ("adam", 0.01)])
+def test_scaffold(five: Case, optimiser: str, lr: float, weights: str, participation: float, chunk: int | None) -> None:
+    result, _ = trained(
+        five,
+        "scaffold",
+        chunk,
+        {"weights": weights},
+        rounds=5,
+        local_epochs=3,
+        participation=participation,
+        optimiser=optimiser,
+        lr=lr,
+    )
+    plan = plan_of(5, participation, local_epochs=3, lr=lr)
+    plain = strategies.Scaffold(plan, weighted=weights == "nodes", quotient=optimiser == "sgd")
+    assert_oracle(five, result, plan, plain, optimiser)
+    fedavg, _ = trained(
+        five, "fedavg", None, rounds=5, local_epochs=3, participation=participation, optimiser=optimiser, lr=lr
+    )
+    assert differs(result, fedavg)
+
+
+def test_scaffold_starts_as_fedavg_and_sends_its_variates(five: Case) -> None:
+    federation = five.federation()
+    assert_close_but_for_bytes(run(federation, "scaffold", rounds=1), run(federation, "fedavg", rounds=1))
+    fedavg, scaffold = (run(federation, name, rounds=3).history for name in ("fedavg", "scaffold"))
+    np.testing.assert_array_equal(scaffold["bytes_up"], 2 * fedavg["bytes_up"])
+    each = fedavg["bytes_down"][0]
+    assert scaffold["bytes_down"].tolist() == [each, 3 * each, 5 * each]  # c is zero, and not sent, in the first round
+
+
+def assert_close_but_for_bytes(one: Result, other: Result, tolerance: float = 0.0) -> None:
+    for name in ("bytes_up", "bytes_down"):
+        one.history[name] = other.history[name]
+    assert_close(one, other, tolerance)
+
+
+def test_scaffold_keeps_the_mean_of_its_variates(five: Case) -> None:
+    _, method = trained(five, "scaffold", rounds=4, participation=0.6)
+    shares = five.federation().count(TRAIN) / five.federation().count(TRAIN).sum()
+    for name, common in method._common.items():
+        mean = torch.einsum("c,c...->...", torch.from_numpy(shares).float(), method._own[name])
+        torch.testing.assert_close(common[0], mean, rtol=0, atol=1e-6)
