@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from oracle import TRAIN, Client, Model, Plan, Weights, average
+from oracle import TRAIN, Client, Plan, average
+from plain_models import MODELS, Model, Weights
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cosine_similarity, cross_entropy
 
 
 @dataclass
@@ -24,7 +25,10 @@ class Trained:
 class Strategy:
     """FedAvg; a strategy overrides what it does otherwise."""
 
-    def extra(self, client: int, model: Model) -> Tensor | float:
+    def begin(self, client: int, data: Client, model: Model) -> None:
+        """Before the client's local training."""
+
+    def extra(self, client: int, data: Client, model: Model) -> Tensor | float:
         """A further term of the local loss."""
         return 0.0
 
@@ -46,7 +50,7 @@ def run(
     optimiser: str = "adam",
 ) -> list[Weights]:
     """Trains under the plan; returns every client's weights after the last round."""
-    models = [Model(plan, clients[0].x.shape[1], classes) for _ in clients]
+    models: list[Model] = [MODELS[plan.backbone](plan.settings, clients[0].x.shape[1], classes) for _ in clients]
     for model in models:
         model.write(initial)
     kind = torch.optim.Adam if optimiser == "adam" else torch.optim.SGD
@@ -60,10 +64,11 @@ def run(
                 continue
             received = models[i].read()
             train = clients[i].role == TRAIN
+            strategy.begin(i, clients[i], models[i])
             for _ in range(plan.local_epochs):
                 optimisers[i].zero_grad()
                 logits = models[i](clients[i].x, clients[i].edges)
-                loss = cross_entropy(logits[train], clients[i].labels[train]) + strategy.extra(i, models[i])
+                loss = cross_entropy(logits[train], clients[i].labels[train]) + strategy.extra(i, clients[i], models[i])
                 loss.backward()
                 strategy.correct(i, models[i])
                 optimisers[i].step()
@@ -127,3 +132,34 @@ class Scaffold(Strategy):
         self.seen = {}
         mean = average([t.weights for t in trained.values()], [counted[i] for i in trained], names)
         return [mean for _ in held]
+
+
+def representation(model: Model, client: Client) -> Tensor:
+    """What a two-layer GCN has before its second layer, for the training nodes."""
+    return model.layers[0](client.x, client.edges).relu()[client.role == TRAIN]
+
+
+class Moon(Strategy):
+    """Li, He, Song, algorithm 1 with the loss of equation 3 as printed."""
+
+    def __init__(self, mu: float, temperature: float, initial: Weights):
+        self.mu, self.temperature, self.initial = mu, temperature, initial
+        self.last: dict[int, Weights] = {}
+        self.frozen: tuple[Tensor, Tensor] = (torch.zeros(()), torch.zeros(()))
+
+    def begin(self, client: int, data: Client, model: Model) -> None:
+        received = model.read()
+        with torch.no_grad():
+            of_global = representation(model, data)
+            model.write(self.last.get(client, self.initial))
+            self.frozen = of_global, representation(model, data)
+            model.write(received)
+
+    def extra(self, client: int, data: Client, model: Model) -> Tensor:
+        z = representation(model, data)
+        to_global, to_last = ((cosine_similarity(z, other) / self.temperature).exp() for other in self.frozen)
+        return self.mu * -(to_global / (to_global + to_last)).log().mean()
+
+    def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
+        self.last |= {i: t.weights for i, t in trained.items()}
+        return super().server(trained, held, sizes)

@@ -8,13 +8,13 @@ import pytest
 import strategies
 import torch
 from federations import TRAIN, Case, backbone_of, method_of, schedule_of
-from test_laws import assert_close, make_five, run
+from test_laws import assert_close, assert_same, make_five, run
 
 from fglbench.federation.loop import draw_clients, train
 from fglbench.federation.record import Result
 from fglbench.seeding import torch_stream
 
-SETTINGS = {"hidden": 8, "dropout": 0.0}
+SETTINGS = {"depth": 2, "hidden": 8, "dropout": 0.0}
 SEED = 3
 
 
@@ -35,19 +35,23 @@ def trained(
 
 def plan_of(rounds: int, participation: float, **changes: Any) -> oracle.Plan:
     drawn = [draw_clients(SEED, number, 5, participation) for number in range(rounds)]
-    return oracle.Plan(**{"hidden": 8, "rounds": rounds, "participants": drawn, **changes})
+    return oracle.Plan(**{"backbone": "gcn", "settings": SETTINGS, "rounds": rounds, "participants": drawn, **changes})
 
 
 def assert_oracle(case: Case, result: Result, plan: oracle.Plan, strategy: strategies.Strategy, optimiser: str) -> None:
     """The engine's last parameters are those of the plain loop."""
     federation = case.federation(**SETTINGS)
-    initial = backbone_of(federation, "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
+    initial = initial_of(case)
     clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
     expected = strategies.run(clients, federation.classes, initial, plan, strategy, optimiser)
     assert result.state == "ok"
     for name, stack in result.parameters["last"].items():
         found, wanted = stack.detach(), torch.stack([own[name] for own in expected])
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+
+
+def initial_of(case: Case) -> dict[str, torch.Tensor]:
+    return backbone_of(case.federation(**SETTINGS), "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
 
 
 def differs(one: Result, other: Result) -> bool:
@@ -104,3 +108,25 @@ def test_scaffold_keeps_the_mean_of_its_variates(five: Case) -> None:
     for name, common in method._common.items():
         mean = torch.einsum("c,c...->...", torch.from_numpy(shares).float(), method._own[name])
         torch.testing.assert_close(common[0], mean, rtol=0, atol=1e-6)
+
+
+# ---- moon
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_moon(five: Case, temperature: float, participation: float, chunk: int | None) -> None:
+    own = {"mu": 1.0, "temperature": temperature}
+    result, _ = trained(five, "moon", chunk, own, rounds=5, participation=participation, lr=0.03)
+    plain = strategies.Moon(1.0, temperature, initial_of(five))
+    assert_oracle(five, result, plan_of(5, participation, lr=0.03), plain, "adam")
+    fedavg, _ = trained(five, "fedavg", None, rounds=5, participation=participation, lr=0.03)
+    assert differs(result, fedavg)
+
+
+def test_moon_is_fedavg_with_mu_zero_and_in_its_first_round(five: Case) -> None:
+    federation = five.federation()
+    without = run(federation, "moon", own={"mu": 0.0}, dropout=0.5)
+    assert_same(without, run(federation, "fedavg", dropout=0.5))
+    assert_same(run(federation, "moon", own={"mu": 5.0}, rounds=1), run(federation, "fedavg", rounds=1))

@@ -1,0 +1,71 @@
+"""MOON (Li, He, Song, CVPR 2021, eq. 3 and 5): representations near the received model's, far from the last own one's.
+
+Local loss + mu * mean over training nodes of -log(e^(sim(z, z_glob) / T) / (e^(sim(z, z_glob) / T) + e^(sim(z, z_prev)
+/ T))), sim the cosine, z the representation before the classifier under the current, the received and the client's last
+trained parameters (the initial ones before that). No gradient flows through the last two, which see no dropout.
+Aggregation is FedAvg's; so is the first round, where z_glob = z_prev, and with mu = 0 the whole method.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, softplus
+
+from fglbench.backbones.base import Output
+from fglbench.federation.federation import View
+from fglbench.federation.operators import no_dropout
+from fglbench.federation.parameters import Parameters, rows_of, take
+from fglbench.methods import base, fedavg
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    mu: float = Field(0.01, ge=0, description="Weight of the contrastive term.")
+    temperature: float = Field(0.5, gt=0, description="T of the contrast.")
+
+
+class Method(fedavg.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._previous: Parameters = {}  # after each client's last training, [C, ...]
+        self._fixed: tuple[int, View, Tensor, Tensor] | None = None  # round, view, z_glob, z_prev
+
+    def loss(self, step: base.Step) -> Tensor | None:
+        if self.settings.mu == 0 or not self._previous:
+            return None
+        received, previous = self._constants(step)
+        z = _of_outputs(step.output, step.view)
+        nearer = cosine_similarity(z, received) - cosine_similarity(z, previous)
+        contrast = softplus(-nearer / self.settings.temperature).unsqueeze(1)
+        return self.settings.mu * (step.view.client_mean @ contrast).squeeze(1)
+
+    def _constants(self, step: base.Step) -> tuple[Tensor, Tensor]:
+        """z_glob and z_prev; the local epochs of a chunk of clients have them in common."""
+        if self._fixed is None or self._fixed[0] != step.round or self._fixed[1] is not step.view:
+            last = take(self._previous, rows_of(step.clients))
+            with torch.no_grad():
+                received, previous = (
+                    _of_outputs(self.backbone.forward(own, step.view, no_dropout), step.view)
+                    for own in (step.received, last)
+                )
+            self._fixed = step.round, step.view, received, previous
+        return self._fixed[2:]
+
+    def after(self, round: base.Round, mixed: Parameters) -> None:
+        before = self._previous or round.received
+        trained = round.weights > 0
+        self._previous = {
+            name: torch.where(trained.view(-1, *[1] * (own.dim() - 1)), own, before[name])
+            for name, own in round.parameters.items()
+        }
+
+
+def _of_outputs(output: Output, view: View) -> Tensor:
+    """The representation of the view's output rows, [outputs, width]."""
+    z = output.hidden
+    for level in range(output.hidden_level, len(view.operators)):
+        z = view.own(z, level)
+    return z
