@@ -163,3 +163,69 @@ class Moon(Strategy):
     def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
         self.last |= {i: t.weights for i, t in trained.items()}
         return super().server(trained, held, sizes)
+
+
+class FedDC(Strategy):
+    """Gao et al., algorithm 1: the loss with its two further terms, differentiated by torch.
+
+    Args:
+        plan: of the run.
+        alpha: weight of the penalty.
+        quotient: d_i is the client's last update; else minus the mean gradient, times K lr.
+    """
+
+    def __init__(self, plan: Plan, alpha: float, quotient: bool):
+        self.plan, self.alpha, self.quotient = plan, alpha, quotient
+        self.drift: dict[int, Weights] = {}
+        self.update: dict[int, Weights] = {}
+        self.mean_update: Weights = {}
+        self.received: Weights = {}
+        self.seen: dict[int, list[Weights]] = {}
+
+    def begin(self, client: int, data: Client, model: Model) -> None:
+        self.received = {name: tensor.detach().clone() for name, tensor in model.named().items()}
+
+    def extra(self, client: int, data: Client, model: Model) -> Tensor:
+        loss = torch.zeros(())
+        for name, theta in model.named().items():
+            drift = self.stored(self.drift.get(client, {}), name, theta)
+            loss = loss + self.alpha / 2 * (theta + drift - self.received[name]).square().sum()
+            turn = self.stored(self.update.get(client, {}), name, theta) - self.stored(self.mean_update, name, theta)
+            loss = loss + (theta * turn).sum() / (self.plan.lr * self.plan.local_epochs)
+        return loss
+
+    @staticmethod
+    def stored(state: Weights, name: str, like: Tensor) -> Tensor:
+        """As torch stores it, [out, in]."""
+        return (state[name].T if like.dim() == 2 else state[name]) if name in state else torch.zeros_like(like)
+
+    def correct(self, client: int, model: Model) -> None:
+        weights = model.read()
+        step = {name: g + self.plan.weight_decay * weights[name] for name, g in gradients(model).items()}
+        self.seen.setdefault(client, []).append(step)
+
+    def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
+        corrected = []
+        for i, t in trained.items():
+            moved = {name: t.weights[name] - t.received[name] for name in t.weights}
+            before = self.drift.get(i, {name: torch.zeros_like(tensor) for name, tensor in moved.items()})
+            self.drift[i] = {name: before[name] + moved[name] for name in moved}
+            corrected.append({name: t.weights[name] + self.drift[i][name] for name in moved})
+            if self.quotient:
+                self.update[i] = moved
+            else:
+                length = self.plan.lr * self.plan.local_epochs
+                self.update[i] = {
+                    name: -length * torch.stack([step[name] for step in self.seen[i]]).mean(0) for name in moved
+                }
+        everyone = [self.update.get(i) for i in range(len(held))]
+        self.mean_update = {
+            name: sum(
+                (own[name] * size / sum(sizes) for own, size in zip(everyone, sizes, strict=True) if own),
+                start=torch.zeros(()),
+            )
+            for name in held[0]
+        }
+        self.seen = {}
+        mean = average(corrected, [t.size for t in trained.values()], list(held[0]))
+        return [mean for _ in held]

@@ -130,3 +130,39 @@ def test_moon_is_fedavg_with_mu_zero_and_in_its_first_round(five: Case) -> None:
     without = run(federation, "moon", own={"mu": 0.0}, dropout=0.5)
     assert_same(without, run(federation, "fedavg", dropout=0.5))
     assert_same(run(federation, "moon", own={"mu": 5.0}, rounds=1), run(federation, "fedavg", rounds=1))
+
+
+# ---- feddc
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.2), ("adam", 0.003)])
+def test_feddc(five: Case, optimiser: str, lr: float, participation: float, chunk: int | None) -> None:
+    schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
+    result, _ = trained(five, "feddc", chunk, {"alpha": 0.3}, **schedule)
+    plan = plan_of(5, participation, local_epochs=3, lr=lr)
+    assert_oracle(five, result, plan, strategies.FedDC(plan, 0.3, quotient=optimiser == "sgd"), optimiser)
+    assert differs(result, trained(five, "fedavg", None, **schedule)[0])
+
+
+def test_feddc_starts_as_fedprox_and_takes_twice_its_step(five: Case) -> None:
+    """h_i = 0 and d_i = 0: the local loss is FedProx's; the server then averages theta_i + (theta_i - theta)."""
+    federation = five.federation()
+    feddc = run(federation, "feddc", own={"alpha": 0.7}, rounds=1, evaluate="trained")
+    fedprox = run(federation, "fedprox", own={"mu": 0.7}, rounds=1, evaluate="trained")
+    assert_close_but_for_bytes(feddc, fedprox, 1e-6)
+    start = initial_of(five)
+    prox, dc = (
+        run(federation, name, own={key: 0.7}, rounds=1).parameters["last"]
+        for name, key in (("fedprox", "mu"), ("feddc", "alpha"))
+    )
+    for name, mean in prox.items():
+        torch.testing.assert_close(dc[name], 2 * mean - start[name], rtol=0, atol=1e-6)
+
+
+def test_feddc_sends_twice_the_bytes(five: Case) -> None:
+    fedavg, feddc = (run(five.federation(), name, rounds=3).history for name in ("fedavg", "feddc"))
+    np.testing.assert_array_equal(feddc["bytes_up"], 2 * fedavg["bytes_up"])
+    each = fedavg["bytes_down"][0]
+    assert feddc["bytes_down"].tolist() == [each, 3 * each, 5 * each]

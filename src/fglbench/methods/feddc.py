@@ -1,0 +1,67 @@
+"""FedDC (Gao et al., CVPR 2022, algorithm 1): every client learns its drift h_i, which the server takes into the mean.
+
+Local loss + alpha / 2 ||theta_i + h_i - theta||^2 + <theta_i, d_i - d> / (K lr), d_i the client's last local update and
+d the mean of all. Afterwards h_i += theta_i - theta, and the server averages theta_i + h_i over those who trained.
+Drifts and updates are zero at first.
+
+Deviations: -d_i / (K lr), which for SGD is the mean of the K gradients of the whole local loss, is that mean under any
+optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates. The
+public code adds up d_i - d over the rounds, takes the drifts of all clients into the mean, and weighs clients equally.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglbench.federation.federation import TRAIN
+from fglbench.federation.gradients import MeanGradients
+from fglbench.federation.parameters import Parameters, rows_of
+from fglbench.methods import base, fedavg
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    alpha: float = Field(0.01, ge=0, description="Weight of the pull towards the received parameters less the drift.")
+
+
+class Method(fedavg.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._mean = MeanGradients(self.federation.num_clients)
+        self._drift: Parameters = {}  # h_i, [C, ...]
+        self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
+        self._common: Parameters = {}  # -d / (K lr), [1, ...]
+
+    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
+        return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
+
+    def correct(self, step: base.Step, gradients: Parameters) -> None:
+        """The gradients of the two terms are known: alpha (theta_i + h_i - theta) and (d_i - d) / (K lr)."""
+        rows, names = rows_of(step.clients), self.shared(list(gradients))
+        for name in names:
+            pulled = step.parameters[name] - step.received[name]
+            if self._drift:
+                pulled = pulled + self._drift[name][rows]
+                gradients[name] += self._common[name] - self._own[name][rows]
+            gradients[name] += self.settings.alpha * pulled
+        self._mean.add(step, gradients, names)
+
+    def upload(self, round: base.Round) -> dict[str, Tensor]:
+        """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
+        return self._mean.take(round.clients)
+
+    def after(self, round: base.Round, mixed: Parameters) -> None:
+        sizes = self.federation.count(TRAIN)
+        everyone = torch.from_numpy((sizes / sizes.sum()).astype(np.float32)).to(round.weights.device)
+        rows, trained = rows_of(round.clients), self.mixing(round)
+        for name, gradient in round.uploads.items():
+            now, before = round.parameters[name], round.received[name]
+            drift = self._drift.setdefault(name, torch.zeros_like(now))
+            drift[rows] += now[rows] - before[rows]
+            self._own.setdefault(name, torch.zeros_like(now))[rows] = gradient
+            self._common[name] = torch.einsum("c,c...->...", everyone, self._own[name]).unsqueeze(0)
+            mixed[name] = mixed[name] + torch.einsum("c,c...->...", trained, drift)
