@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fglbench.federation.parameters import Parameters, rows_of
+from fglbench.federation.parameters import Parameters, put, rows_of, take
 from fglbench.methods.base import Step
 
 
@@ -23,12 +23,15 @@ class MeanGradients:
 
     def add(self, step: Step, gradients: Parameters, names: list[str]) -> None:
         """Adds the named gradients [S, ...] of one step."""
+        if not self._sums:
+            self._sums = {
+                name: gradients[name].new_zeros(len(self._steps), *gradients[name].shape[1:]) for name in names
+            }
         rows = rows_of(step.clients)
-        for name in names:
-            gradient = gradients[name] + step.schedule.weight_decay * step.parameters[name]
-            if name not in self._sums:
-                self._sums[name] = gradient.new_zeros(len(self._steps), *gradient.shape[1:])
-            self._sums[name][rows] += gradient
+        sums = take(self._sums, rows)
+        for name, total in sums.items():
+            total.add_(gradients[name]).add_(step.parameters[name], alpha=step.schedule.weight_decay)
+        put(self._sums, rows, sums)
         self._steps[step.clients] += 1
 
     def take(self, clients: np.ndarray) -> Parameters:

@@ -35,19 +35,17 @@ class Method(fedavg.Method):
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
+        self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), [C, ...]
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
 
     def correct(self, step: base.Step, gradients: Parameters) -> None:
-        """The gradients of the two terms are known: alpha (theta_i + h_i - theta) and (d_i - d) / (K lr)."""
+        """Adds the gradients of the two terms: alpha theta_i, and what is the same in every step of a round."""
         rows, names = rows_of(step.clients), self.shared(list(gradients))
         for name in names:
-            pulled = step.parameters[name] - step.received[name]
-            if self._drift:
-                pulled = pulled + self._drift[name][rows]
-                gradients[name] += self._common[name] - self._own[name][rows]
-            gradients[name] += self.settings.alpha * pulled
+            pull = self._pull[name][rows] if self._pull else step.received[name] * -self.settings.alpha
+            gradients[name].add_(step.parameters[name], alpha=self.settings.alpha).add_(pull)
         self._mean.add(step, gradients, names)
 
     def upload(self, round: base.Round) -> dict[str, Tensor]:
@@ -61,7 +59,9 @@ class Method(fedavg.Method):
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]
             drift = self._drift.setdefault(name, torch.zeros_like(now))
+            own = self._own.setdefault(name, torch.zeros_like(now))
             drift[rows] += now[rows] - before[rows]
-            self._own.setdefault(name, torch.zeros_like(now))[rows] = gradient
-            self._common[name] = torch.einsum("c,c...->...", everyone, self._own[name]).unsqueeze(0)
+            own[rows] = gradient
+            self._common[name] = torch.einsum("c,c...->...", everyone, own).unsqueeze(0)
             mixed[name] = mixed[name] + torch.einsum("c,c...->...", trained, drift)
+            self._pull[name] = self.settings.alpha * (drift - mixed[name]) + self._common[name] - own

@@ -33,6 +33,7 @@ class Method(base.Method):
         self._mean = MeanGradients(self.federation.num_clients)
         self._own: Parameters = {}  # c_i, [C, ...]
         self._common: Parameters = {}  # c, [1, ...]
+        self._turn: Parameters = {}  # c - c_i, [C, ...]
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
@@ -40,8 +41,8 @@ class Method(base.Method):
     def correct(self, step: base.Step, gradients: Parameters) -> None:
         self._mean.add(step, gradients, self.shared(list(gradients)))
         rows = rows_of(step.clients)
-        for name, common in self._common.items():
-            gradients[name] += common - self._own[name][rows]
+        for name, turn in self._turn.items():
+            gradients[name] += turn[rows]
 
     def upload(self, round: base.Round) -> dict[str, Tensor]:
         """The change of each client's variate, as large as its parameters."""
@@ -62,3 +63,4 @@ class Method(base.Method):
         for name, change in round.uploads.items():
             self._own[name][rows_of(round.clients)] += change
             self._common[name] += torch.einsum("s,s...->...", shares, change)
+            self._turn[name] = self._common[name] - self._own[name]
