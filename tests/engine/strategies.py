@@ -3,9 +3,11 @@
 Each is written from its paper's algorithm, client by client, and shares no code with the package's methods.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
+import numpy as np
 import torch
 from oracle import TRAIN, Client, Plan, average
 from plain_models import MODELS, Model, Weights
@@ -229,3 +231,89 @@ class FedDC(Strategy):
         self.seen = {}
         mean = average(corrected, [t.size for t in trained.values()], list(held[0]))
         return [mean for _ in held]
+
+
+def warp(one: Sequence[float], other: Sequence[float]) -> float:
+    """The dynamic time warping distance by its recursive definition."""
+
+    def least(i: int, j: int) -> float:
+        if i < 0 and j < 0:
+            return 0.0
+        if i < 0 or j < 0:
+            return float("inf")
+        return (one[i] - other[j]) ** 2 + min(least(i - 1, j), least(i, j - 1), least(i - 1, j - 1))
+
+    return least(len(one) - 1, len(other) - 1) ** 0.5
+
+
+def cheapest_cut(clients: Sequence[int], weight: Callable[[int, int], float]) -> tuple[set[int], set[int]]:
+    """The minimum cut by trying all of them."""
+    parts = [set(part) for size in range(1, len(clients)) for part in combinations(clients, size)]
+    first = min(parts, key=lambda part: sum(weight(i, j) for i in part for j in clients if j not in part))
+    return first, set(clients) - first
+
+
+class GCFL(Strategy):
+    """Xie et al.: clusters as sets, split one by one, each averaged by itself.
+
+    Args:
+        eps1, eps2: parts of the longest update of the first round.
+        first_round: of a split.
+        window: of gradient norms for GCFL+; None for GCFL.
+    """
+
+    def __init__(self, plan: Plan, eps1: float, eps2: float, first_round: int, window: int | None = None):
+        self.plan, self.eps1, self.eps2, self.first_round, self.window = plan, eps1, eps2, first_round, window
+        self.clusters: list[set[int]] = []
+        self.updates: dict[int, Tensor] = {}
+        self.norms: dict[int, list[float]] = {}
+        self.last_norm: dict[int, float] = {}
+        self.unit = 0.0
+        self.number = -1
+
+    def correct(self, client: int, model: Model) -> None:
+        flat = torch.cat([gradient.flatten() for gradient in gradients(model).values()])
+        self.last_norm[client] = float(flat.norm())
+
+    def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
+        self.number += 1
+        self.clusters = self.clusters or [set(range(len(held)))]
+        for i, t in trained.items():
+            self.updates[i] = torch.cat([(t.weights[name] - t.received[name]).flatten() for name in t.weights])
+            self.norms.setdefault(i, []).append(self.last_norm[i])
+        self.unit = self.unit or max(float(update.norm()) for update in self.updates.values())
+        if self.number >= self.first_round:
+            self.clusters = [part for cluster in self.clusters for part in self.parts(cluster, sizes)]
+        after = list(held)
+        for cluster in self.clusters:
+            active = [i for i in cluster if i in trained]
+            if active:
+                weights = [trained[i].weights for i in active]
+                mean = average(weights, [sizes[i] for i in active], list(held[0]))
+                after = [mean if i in cluster else weights for i, weights in enumerate(after)]
+        return after
+
+    def parts(self, cluster: set[int], sizes: list[int]) -> list[set[int]]:
+        known = sorted(i for i in cluster if i in self.updates)
+        total = sum(sizes[i] for i in known)
+        mean = sum((self.updates[i] * sizes[i] / total for i in known), start=torch.zeros(()))
+        longest = max((float(self.updates[i].norm()) for i in known), default=0.0)
+        if len(known) <= 2 or float(mean.norm()) >= self.eps1 * self.unit or longest <= self.eps2 * self.unit:
+            return [cluster]
+        if self.window is not None and any(len(self.norms[i]) < self.window for i in known):
+            return [cluster]
+        one, other = cheapest_cut(known, self.weights(known))
+        if self.window is not None:
+            for i in known:
+                self.norms[i] = []
+        larger = max(one, other, key=lambda part: (sum(sizes[i] for i in part), -min(part)))
+        larger |= cluster - set(known)
+        return [one, other]
+
+    def weights(self, known: list[int]) -> Callable[[int, int], float]:
+        if self.window is None:
+            return lambda i, j: float(torch.cosine_similarity(self.updates[i], self.updates[j], dim=0)) + 1
+        recent = {i: np.array(self.norms[i][-self.window :]) for i in known}
+        scaled = {i: list(norms / norms.std()) for i, norms in recent.items()}
+        farthest = max(warp(scaled[i], scaled[j]) for i, j in combinations(known, 2))
+        return lambda i, j: farthest - warp(scaled[i], scaled[j])

@@ -12,6 +12,9 @@ from test_laws import assert_close, assert_same, make_five, run
 
 from fglbench.federation.loop import draw_clients, train
 from fglbench.federation.record import Result
+from fglbench.methods import base
+from fglbench.methods.gcfl import minimum_cut
+from fglbench.methods.gcfl_plus import warping_distances
 from fglbench.seeding import torch_stream
 
 SETTINGS = {"depth": 2, "hidden": 8, "dropout": 0.0}
@@ -166,3 +169,102 @@ def test_feddc_sends_twice_the_bytes(five: Case) -> None:
     np.testing.assert_array_equal(feddc["bytes_up"], 2 * fedavg["bytes_up"])
     each = fedavg["bytes_down"][0]
     assert feddc["bytes_down"].tolist() == [each, 3 * each, 5 * each]
+
+
+# ---- gcfl, gcfl+
+
+SPLITS = {"eps1": 10.0, "eps2": 0.0, "first_round": 2}  # as soon as there may be a split
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize("method", ["gcfl", "gcfl+"])
+def test_gcfl(five: Case, method: str, participation: float, chunk: int | None) -> None:
+    window = {"window": 2} if method == "gcfl+" else {}
+    schedule = {"rounds": 8, "participation": participation}
+    result, made = trained(five, method, chunk, {**SPLITS, **window}, **schedule)
+    plan = plan_of(8, participation)
+    plain = strategies.GCFL(plan, 10.0, 0.0, 2, window.get("window"))
+    assert_oracle(five, result, plan, plain, "adam")
+    groups = {frozenset(np.flatnonzero(made.cluster == number).tolist()) for number in set(made.cluster)}
+    assert groups == {frozenset(cluster) for cluster in plain.clusters}
+    assert len(groups) > 1
+    assert differs(result, trained(five, "fedavg", None, **schedule)[0])
+
+
+@pytest.mark.parametrize("method", ["gcfl", "gcfl+"])
+@pytest.mark.parametrize("own", [{"eps1": 0.0}, {"eps2": 1e6, "eps1": 1e6}, {"eps1": 1e6, "first_round": 9}])
+def test_gcfl_that_never_splits_is_fedavg(five: Case, method: str, own: dict[str, float]) -> None:
+    federation = five.federation()
+    own = {"first_round": 0, **own, **({"window": 2} if method == "gcfl+" else {})}
+    for participation in (1.0, 0.6):
+        schedule = {"dropout": 0.5, "rounds": 6, "participation": participation}
+        fedavg = run(federation, "fedavg", **schedule)
+        assert_close_but_for_bytes(run(federation, method, own=own, **schedule), fedavg)
+
+
+def test_gcfl_plus_sends_one_number_a_client(five: Case) -> None:
+    plain, plus = (run(five.federation(), name, rounds=2).history["bytes_up"] for name in ("gcfl", "gcfl+"))
+    assert (plus - plain).tolist() == [4 * 4, 8 * 4]
+
+
+def fake_round(number: int, case: Case, updates: np.ndarray, **uploads: torch.Tensor) -> base.Round:
+    """A round in which client c moved by updates[c] from zero."""
+    sizes = torch.from_numpy(case.federation().count(TRAIN)).float()
+    moved = torch.from_numpy(updates).float()
+    clients = np.flatnonzero(sizes.numpy() > 0)
+    received = {"w": torch.zeros_like(moved)}
+    own = {"w": torch.where(sizes[:, None] > 0, moved, 0.0)}
+    return base.Round(number, clients, sizes, own, received, schedule_of(), lambda: torch.zeros(0), uploads)
+
+
+def test_gcfl_finds_the_clusters_that_updates_make(five: Case) -> None:
+    """Clients 0 and 4 move one way, 1 and 2 the other; 3 has no training node and stays with the larger part."""
+    _, method = trained(five, "gcfl", None, {**SPLITS, "first_round": 0, "eps1": 0.6}, rounds=1)
+    method.cluster[:] = 0
+    method._updates, method._unit = {}, 0.0
+    sizes = five.federation().count(TRAIN)
+    assert sizes[0] + sizes[4] < sizes[1] + sizes[2]
+    mixing = method.mixing(
+        fake_round(5, five, np.array([[3.0, 0.1], [-2.0, 0.1], [-2.5, 0.0], [9.0, 9.0], [4.0, 0.0]]))
+    )
+    assert method.cluster.tolist() == [1, 0, 0, 0, 1]
+    one, other = sizes[[0, 4]] / sizes[[0, 4]].sum(), sizes[[1, 2]] / sizes[[1, 2]].sum()
+    expected = np.zeros((5, 5))
+    for client in (0, 4):
+        expected[client, [0, 4]] = one
+    for client in (1, 2, 3):
+        expected[client, [1, 2]] = other
+    np.testing.assert_allclose(mixing.numpy(), expected, atol=1e-6)
+
+
+def test_gcfl_plus_finds_the_clusters_that_gradient_norms_make(five: Case) -> None:
+    """Falling norms of clients 0 and 2, at other levels and times, and rising ones of 1 and 4."""
+    _, method = trained(five, "gcfl+", None, {**SPLITS, "window": 4, "first_round": 3}, rounds=1)
+    norms = np.array([[8, 4, 2, 1], [1, 2, 4, 8], [40, 39, 20, 5], [0.5, 1, 1.1, 4]], dtype=np.float32)
+    method._sequences = [[] for _ in range(5)]
+    updates = np.random.default_rng(0).normal(size=(5, 6))
+    for number in range(4):
+        assert not method.cluster.any()
+        method.mixing(fake_round(number, five, updates, gradient_norm=torch.from_numpy(norms[:, number].copy())))
+    assert method.cluster[[0, 2]].tolist() != method.cluster[[1, 4]].tolist()
+    assert len(set(method.cluster[[0, 2]])) == len(set(method.cluster[[1, 4]])) == 1
+
+
+def test_warping_distances() -> None:
+    """[0, 1, 1] and [0, 0, 1] warp onto each other; [0, 2] and [1, 1] are 1 apart in both steps."""
+    np.testing.assert_allclose(warping_distances(np.array([[0.0, 1, 1], [0, 0, 1]])), np.zeros((2, 2)))
+    np.testing.assert_allclose(warping_distances(np.array([[0.0, 2], [1, 1]]))[0, 1], 2**0.5)
+    np.testing.assert_allclose(warping_distances(np.array([[1.0, 2, 3], [2, 2, 5]]))[0, 1], 5**0.5)  # 1 + 0 + 0 + 4
+    sequences = np.random.default_rng(0).normal(size=(6, 7))
+    expected = [[strategies.warp(one, other) for other in sequences.tolist()] for one in sequences.tolist()]
+    np.testing.assert_allclose(warping_distances(sequences), expected, atol=1e-12)
+
+
+def test_minimum_cut_is_the_cheapest_of_all() -> None:
+    for seed in range(10):
+        weights = np.random.default_rng(seed).random((6, 6))
+        weights += weights.T
+        one, other = strategies.cheapest_cut(range(6), lambda i, j, w=weights: w[i, j])
+        assert sorted(map(set, minimum_cut(weights)), key=min) == sorted([one, other], key=min)
+    assert sorted(map(len, minimum_cut(np.zeros((3, 3))))) == [1, 2]  # nothing joins them

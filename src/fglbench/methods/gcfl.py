@@ -1,0 +1,115 @@
+"""GCFL (Xie et al., NeurIPS 2021): clusters of clients that split when their updates disagree; FedAvg inside each.
+
+A cluster splits when its mean update is small, ||sum_j (n_j / n) dtheta_j|| < eps1, while some client's is not, max_j
+||dtheta_j|| > eps2. It splits along the minimum cut (Stoer and Wagner) of the graph of its clients, whose weights are
+the cosine similarities of their updates plus 1. Thresholds that are never met leave FedAvg.
+
+The paper's thresholds are lengths in parameter space, which belong to its model, learning rate and local epochs;
+`relative` takes them as parts of the longest update of the first round instead, so that they carry over.
+
+As in the public code there is no split in the first rounds (`first_round`) and none of two clients, and a client that
+sits out counts with its last update; there the mean update is unweighted. A client that has never trained stays with
+the part that has more training nodes.
+"""
+
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglbench.federation.federation import TRAIN
+from fglbench.federation.parameters import Parameters
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    eps1: float = Field(0.05, ge=0, description="A cluster may split when its mean update is shorter than this.")
+    eps2: float = Field(0.1, ge=0, description="And the longest update of a client is longer than this.")
+    relative: bool = Field(True, description="Both are parts of the longest update of the first round, not lengths.")
+    first_round: int = Field(20, ge=0, description="Round of the first possible split, from 0.")
+
+
+class Method(base.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.cluster = np.zeros(self.federation.num_clients, dtype=np.int64)
+        self._sizes = self.federation.count(TRAIN)
+        self._trained = np.zeros(self.federation.num_clients, dtype=bool)
+        self._unit = 0.0  # of the thresholds, after the first round
+        self._updates: Parameters = {}  # dtheta_j of the last time each client trained, [C, ...]
+
+    def mixing(self, round: base.Round) -> Tensor:
+        """One block of sample weights per cluster; a cluster of which nobody trained keeps what it has."""
+        self._trained[round.clients] = True
+        self._remember_updates(round)
+        if round.number >= self.settings.first_round or not self._unit:
+            products = self._products()
+            self._unit = self._unit or (_longest(products) if self.settings.relative else 1.0)
+            if round.number >= self.settings.first_round:
+                self._split_clusters(products)
+        if not self.cluster.any():
+            return round.weights / round.weights.sum()
+        cluster = torch.from_numpy(self.cluster).to(round.weights.device)
+        block = (cluster[:, None] == cluster) * round.weights
+        idle = block.sum(1) == 0
+        block = torch.where(idle[:, None], torch.eye(len(block), device=block.device), block)
+        return block / block.sum(1, keepdim=True)
+
+    def _remember_updates(self, round: base.Round) -> None:
+        now = round.weights > 0
+        for name in self.shared(list(round.parameters)):
+            update = round.parameters[name] - round.received[name]
+            last = self._updates.get(name, update)
+            self._updates[name] = torch.where(now.view(-1, *[1] * (update.dim() - 1)), update, last)
+
+    def _products(self) -> np.ndarray:
+        """[C, C] inner products of the clients' last updates."""
+        products = [update.flatten(1) @ update.flatten(1).T for update in self._updates.values()]
+        return torch.stack(products).sum(0).cpu().double().numpy()
+
+    def _split_clusters(self, products: np.ndarray) -> None:
+        for number in range(self.cluster.max() + 1):
+            members = np.flatnonzero((self.cluster == number) & self._trained)
+            own = products[np.ix_(members, members)]
+            if len(members) > 2 and self._disagree(own, self._sizes[members]) and self.ready(members):
+                first, second = minimum_cut(self.similarities(own, members))
+                smaller = min(first, second, key=lambda part: (self._sizes[members[part]].sum(), -part[0]))
+                self.cluster[members[smaller]] = self.cluster.max() + 1
+                self.was_split(members)
+
+    def _disagree(self, products: np.ndarray, sizes: np.ndarray) -> bool:
+        shares = sizes / sizes.sum()
+        mean = float(np.sqrt(max(shares @ products @ shares, 0.0)))
+        return mean < self.settings.eps1 * self._unit and _longest(products) > self.settings.eps2 * self._unit
+
+    def ready(self, members: np.ndarray) -> bool:
+        """Whether enough is known of a cluster's members to split it."""
+        return True
+
+    def similarities(self, products: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """[m, m], not negative, from the inner products [m, m] of the members' updates."""
+        lengths = np.sqrt(products.diagonal())
+        return products / np.maximum(np.outer(lengths, lengths), 1e-12) + 1
+
+    def was_split(self, members: np.ndarray) -> None:
+        """After the split of what was the cluster of these members."""
+
+
+def _longest(products: np.ndarray) -> float:
+    return float(np.sqrt(products.diagonal().max()))
+
+
+def minimum_cut(similarities: np.ndarray) -> tuple[list[int], list[int]]:
+    """The two parts of the minimum cut of a complete graph with weights [m, m]."""
+    graph = nx.Graph()
+    graph.add_weighted_edges_from(
+        (i, j, max(similarities[i, j], 0.0)) for i, j in combinations(range(len(similarities)), 2)
+    )
+    _, (first, second) = nx.stoer_wagner(graph)
+    return sorted(first), sorted(second)

@@ -1,0 +1,74 @@
+"""GCFL+ (Xie et al., NeurIPS 2021): GCFL whose clusters split by the clients' sequences of gradient norms.
+
+Every client sends the norm of its last local gradient. When a cluster is to split, the dynamic time warping distance
+d_ij between its clients' last `window` norms, each sequence divided by its standard deviation, decides: the graph of
+the minimum cut has the weights max d - d_ij. After a split the sequences of its clients start anew.
+
+Deviation from the public code: there a split clears the sequences of all clients, and waits for all to be long enough.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglbench.federation.parameters import Parameters
+from fglbench.methods import base, gcfl
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    eps1: float = Field(0.05, ge=0, description="A cluster may split when its mean update is shorter than this.")
+    eps2: float = Field(0.1, ge=0, description="And the longest update of a client is longer than this.")
+    relative: bool = Field(True, description="Both are parts of the longest update of the first round, not lengths.")
+    first_round: int = Field(20, ge=0, description="Round of the first possible split, from 0.")
+    window: int = Field(5, ge=2, le=100, description="Gradient norms compared, of the last rounds of each client.")
+    standardise: bool = Field(True, description="Divide each sequence by its standard deviation.")
+
+
+class Method(gcfl.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._norms = np.zeros(self.federation.num_clients, dtype=np.float32)
+        self._sequences: list[list[float]] = [[] for _ in self._norms]
+
+    def correct(self, step: base.Step, gradients: Parameters) -> None:
+        squares = [gradients[name].square().flatten(1).sum(1) for name in self.shared(list(gradients))]
+        self._norms[step.clients] = torch.stack(squares).sum(0).sqrt().cpu().numpy()
+
+    def upload(self, round: base.Round) -> dict[str, Tensor]:
+        return {"gradient_norm": torch.from_numpy(self._norms[round.clients])}
+
+    def mixing(self, round: base.Round) -> Tensor:
+        for client, norm in zip(round.clients, round.uploads["gradient_norm"].tolist(), strict=True):
+            self._sequences[client].append(norm)
+        return super().mixing(round)
+
+    def ready(self, members: np.ndarray) -> bool:
+        return all(len(self._sequences[client]) >= self.settings.window for client in members)
+
+    def similarities(self, products: np.ndarray, members: np.ndarray) -> np.ndarray:
+        sequences = np.array([self._sequences[client][-self.settings.window :] for client in members])
+        if self.settings.standardise:
+            sequences = sequences / np.maximum(sequences.std(axis=1, keepdims=True), 1e-12)
+        distances = warping_distances(sequences)
+        return distances.max() - distances
+
+    def was_split(self, members: np.ndarray) -> None:
+        for client in members:
+            self._sequences[client].clear()
+
+
+def warping_distances(sequences: np.ndarray) -> np.ndarray:
+    """Dynamic time warping between all pairs of [m, T] sequences: [m, m], the root of the least sum of squares."""
+    steps = sequences.shape[1]
+    costs = (sequences[:, None, :, None] - sequences[None, :, None, :]) ** 2  # [m, m, T, T]
+    total = np.full((len(sequences), len(sequences), steps + 1, steps + 1), np.inf)
+    total[:, :, 0, 0] = 0.0
+    for i, j in np.ndindex(steps, steps):
+        before = np.minimum(np.minimum(total[:, :, i, j], total[:, :, i, j + 1]), total[:, :, i + 1, j])
+        total[:, :, i + 1, j + 1] = costs[:, :, i, j] + before
+    return np.sqrt(total[:, :, -1, -1])
