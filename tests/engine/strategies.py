@@ -30,6 +30,9 @@ class Strategy:
     def begin(self, client: int, data: Client, model: Model) -> None:
         """Before the client's local training."""
 
+    def end(self, client: int, data: Client, model: Model) -> None:
+        """After the client's local training."""
+
     def extra(self, client: int, data: Client, model: Model) -> Tensor | float:
         """A further term of the local loss."""
         return 0.0
@@ -74,6 +77,7 @@ def run(
                 loss.backward()
                 strategy.correct(i, models[i])
                 optimisers[i].step()
+            strategy.end(i, clients[i], models[i])
             trained[i] = Trained(received, models[i].read(), sizes[i])
         for model, weights in zip(models, strategy.server(trained, [m.read() for m in models], sizes), strict=True):
             model.write(weights)
@@ -317,3 +321,75 @@ class GCFL(Strategy):
         scaled = {i: list(norms / norms.std()) for i, norms in recent.items()}
         farthest = max(warp(scaled[i], scaled[j]) for i, j in combinations(known, 2))
         return lambda i, j: farthest - warp(scaled[i], scaled[j])
+
+
+class FedGTA(Strategy):
+    """Li et al., algorithms 1 and 2, on dense matrices of one client at a time.
+
+    `compared` and `accepted` count pairs of different clients.
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        alpha: float = 0.5,
+        order: int = 6,
+        moments: str = "hybrid",
+        epsilon: float = 0.5,
+        no_moments: bool = False,
+        no_confidence: bool = False,
+    ):
+        self.k, self.alpha, self.order, self.kind, self.epsilon = k, alpha, order, moments, epsilon
+        self.no_moments, self.no_confidence = no_moments, no_confidence
+        self.moments: dict[int, np.ndarray] = {}
+        self.confidence: dict[int, float] = {}
+        self.ever: set[int] = set()
+        self.compared = self.accepted = 0
+
+    def end(self, client: int, data: Client, model: Model) -> None:
+        with torch.no_grad():
+            soft = model(data.x, data.edges).softmax(1).numpy()
+        adjacency = np.zeros((len(soft), len(soft)))
+        adjacency[data.edges[0], data.edges[1]] = 1
+        degrees = adjacency.sum(1)
+        root = np.sqrt(degrees + 1)
+        spread = (adjacency + np.eye(len(soft))) / root[:, None] / root
+        steps = [soft]
+        for _ in range(self.k):
+            steps.append(self.alpha * soft + (1 - self.alpha) * spread @ steps[-1])
+        entropy = -steps[-1] * np.log(steps[-1])
+        self.confidence[client] = float((degrees[:, None] * (np.exp(-1) - entropy)).sum())
+        found = []
+        for step in steps[1:]:
+            for power in range(1, self.order + 1):
+                if self.kind != "central":
+                    found.append((step**power).mean(0))
+                if self.kind != "raw":
+                    found.append(((step - step.mean(1, keepdims=True)) ** power).mean(0))
+        self.moments[client] = np.concatenate(found)
+
+    def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
+        self.ever |= set(trained)
+        after = []
+        for i, own in enumerate(held):
+            if i in self.ever and i not in trained:
+                after.append(own)
+                continue
+            chosen = [j for j in trained if i not in trained or i == j or self.alike(i, j)]
+            weights = [float(sizes[j]) if self.no_confidence else self.confidence[j] for j in chosen]
+            total = sum(weights)
+            if total == 0:
+                after.append(own)
+                continue
+            parts = [(trained[j].weights, weight / total) for j, weight in zip(chosen, weights, strict=True)]
+            after.append({name: sum((w[name] * p for w, p in parts), start=torch.zeros(())) for name in own})
+        return after
+
+    def alike(self, i: int, j: int) -> bool:
+        if self.no_moments:
+            return True
+        one, other = self.moments[i], self.moments[j]
+        near = bool(one @ other / np.sqrt((one @ one) * (other @ other)) >= self.epsilon)
+        self.compared += 1
+        self.accepted += near
+        return near

@@ -1,0 +1,160 @@
+"""FedGTA (Li et al., VLDB 2023, algorithms 1 and 2): personal means over clients whose label propagation looks alike.
+
+After local training every client propagates its soft labels (eq. 3) and sends their moments (eq. 5) and its smoothing
+confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7), of those whose moments have a cosine
+similarity of at least epsilon with its own (eq. 6). Neighbours include the node itself, as in the propagation that the
+paper follows; D in eq. 4 counts neighbours without it.
+
+`variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
+step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
+last step alone, central about the mean over nodes instead of classes; similarity must exceed epsilon. Its settings
+(moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
+
+Ablations (table 6): `no_moments`, everybody is alike; `no_confidence`, training nodes weigh. Clients that sit out keep
+what they have; one that never trained receives the mean over all that did. A client without confidence (no edges)
+counts for nobody, and keeps its own parameters if all that are like it are such.
+"""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.operators import SparseOperator
+from fglbench.federation.parameters import rows_of
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+TEMPERATURE = 20.0  # of the public variant's confidence
+
+
+class Settings(ComponentSettings):
+    k: int = Field(5, ge=1, le=50, description="Steps of label propagation.")
+    alpha: float = Field(0.5, ge=0, le=1, description="Weight of the soft labels themselves in every step.")
+    order: int = Field(6, ge=1, le=50, description="Highest order K of the moments.")
+    moments: Literal["raw", "central", "hybrid"] = Field("hybrid", description="Kind of moments; hybrid: both.")
+    epsilon: float = Field(0.5, ge=-1, le=1, description="Least similarity of clients that are averaged.")
+    variant: Literal["paper", "public"] = Field("paper", description="The paper's equations, or the authors' code.")
+    no_moments: bool = Field(False, description="Ablation: every client receives the mean over all.")
+    no_confidence: bool = Field(False, description="Ablation: clients weigh by training nodes.")
+
+
+class Method(base.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._ever = torch.zeros(self.federation.num_clients, dtype=torch.bool)
+        self._graph: Graph | None = None
+
+    def upload(self, round: base.Round) -> dict[str, Tensor]:
+        """`moments` [S, k * K * classes], twice as many if hybrid, a k-th if public, and `confidence` [S]."""
+        settings = self.settings
+        if settings.no_moments and settings.no_confidence:
+            return {}
+        graph = self._graph = self._graph or Graph(self.federation, round.weights.device)
+        labels = round.logits().softmax(1)
+        if settings.variant == "paper":
+            steps = propagate(labels, graph.operator, settings.k, settings.alpha)
+            certain = steps[:, -1]
+            centre = steps.mean(2, keepdim=True)
+        else:
+            labels = torch.where(graph.training, graph.known, labels)
+            last = propagate(labels, graph.operator, settings.k, settings.alpha, again=graph.known)[:, -1]
+            steps, certain = (
+                torch.where(graph.training, graph.known, (last / heat).softmax(1)) for heat in (1.0, TEMPERATURE)
+            )
+            steps = steps.unsqueeze(1)
+            centre = (graph.client_mean @ steps[:, 0])[graph.client_of].unsqueeze(1)
+        rows, sent = rows_of(round.clients), {}
+        if not settings.no_moments:
+            bases = {"raw": [steps], "central": [steps - centre], "hybrid": [steps, steps - centre]}[settings.moments]
+            sent["moments"] = torch.cat([moments(own, graph.client_mean, settings.order) for own in bases], dim=1)[rows]
+        if not settings.no_confidence:
+            sent["confidence"] = confidence(certain, graph)[rows]
+        return sent
+
+    def mixing(self, round: base.Round) -> Tensor:
+        trained = round.weights > 0
+        alike = torch.ones(len(round.clients), len(round.clients), dtype=torch.bool, device=trained.device)
+        if "moments" in round.uploads:
+            alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
+        weights = round.uploads.get("confidence", round.weights[trained])
+        own = torch.eye(len(trained), device=trained.device)
+        mixing = own.clone()
+        mixing[trained.outer(trained)] = (alike * weights).flatten()
+        self._ever = self._ever.to(trained.device) | trained
+        mixing[~self._ever] = 0.0
+        mixing[(~self._ever).outer(trained)] = weights.repeat(int((~self._ever).sum()))
+        total = mixing.sum(1, keepdim=True)
+        return torch.where(total > 0, mixing / total, own)
+
+
+class Graph:
+    """What the client graphs contribute, on the device.
+
+    Attributes:
+        operator: [N, N] symmetric D^(-1/2) (A + I) D^(-1/2), whatever the backbone's operator is.
+        degrees: [N, 1] neighbours without the node itself.
+        client_mean: [C, N] averages rows per client.
+        sizes: [C] nodes.
+        client_of: [N] client of each row.
+        training: [N, 1] bool, training nodes.
+        known: [N, classes] their labels, one-hot; zero in other rows.
+    """
+
+    def __init__(self, federation: Federation, device: torch.device):
+        edges = federation.operator.tocoo()
+        apart = edges.row != edges.col
+        pattern = (np.ones(apart.sum(), dtype=np.float32), (edges.row[apart], edges.col[apart]))
+        adjacency = sp.csr_matrix(pattern, shape=edges.shape)
+        degrees = np.diff(adjacency.indptr)
+        scale = sp.diags(((degrees + 1.0) ** -0.5).astype(np.float32))
+        clients, sizes = federation.num_clients, np.diff(federation.ptr)
+        shares = np.repeat((1.0 / sizes).astype(np.float32), sizes)
+        mean = sp.csr_matrix((shares, np.arange(len(shares)), federation.ptr), shape=(clients, len(shares)))
+        self.operator = SparseOperator((scale @ (adjacency + sp.identity(len(degrees))) @ scale).tocsr(), device)
+        self.client_mean = SparseOperator(mean, device)
+        self.degrees = torch.from_numpy(degrees).float().unsqueeze(1).to(device)
+        self.sizes = torch.from_numpy(sizes).float().to(device)
+        self.client_of = torch.from_numpy(federation.client_of).to(device)
+        self.training = torch.from_numpy(federation.role == TRAIN).unsqueeze(1).to(device)
+        labels = torch.from_numpy(federation.labels).clamp(min=0)
+        self.known = one_hot(labels, federation.classes).float().to(device) * self.training
+
+
+def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, again: Tensor | float = 0.0) -> Tensor:
+    """Equation 3: Y^l = alpha Y^0 + (1 - alpha) A Y^(l - 1) + again, for l from 1 to k: [N, k, classes]."""
+    fixed = alpha * labels + again
+    steps = [labels]
+    for _ in range(k):
+        steps.append(torch.add(fixed, operator @ steps[-1], alpha=1 - alpha))
+    return torch.stack(steps[1:], dim=1)
+
+
+def confidence(labels: Tensor, graph: Graph) -> Tensor:
+    """Equation 4: H = sum over nodes i and classes j of D_ii (1 / e + Y_ij log Y_ij), [C], at least 0."""
+    certainty = (math.exp(-1) - torch.special.entr(labels)).sum(1, keepdim=True)
+    return (graph.client_mean @ (graph.degrees * certainty)).squeeze(1) * graph.sizes
+
+
+def moments(steps: Tensor, client_mean: SparseOperator, order: int) -> Tensor:
+    """Equation 5: each client's means of Y, Y^2, ..., Y^order: [N, k, classes] -> [C, order * k * classes]."""
+    flat = steps.flatten(1)
+    found, power = [], flat
+    for _ in range(order):
+        found.append(client_mean @ power)
+        power = power * flat
+    return torch.cat(found, dim=1)
+
+
+def similar(moments: Tensor, epsilon: float, strictly: bool) -> Tensor:
+    """Equation 6: which clients are the same, or have a cosine of at least (or above) epsilon: [S, S] bool."""
+    unit = normalize(moments, dim=1)
+    cosine = (unit @ unit.T).clamp(-1, 1)
+    near = cosine > epsilon if strictly else cosine >= epsilon
+    return near | torch.eye(len(moments), dtype=torch.bool, device=moments.device)
