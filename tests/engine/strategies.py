@@ -351,9 +351,9 @@ class FedGTA(Strategy):
             soft = model(data.x, data.edges).softmax(1).numpy()
         adjacency = np.zeros((len(soft), len(soft)))
         adjacency[data.edges[0], data.edges[1]] = 1
+        adjacency += np.eye(len(soft))
         degrees = adjacency.sum(1)
-        root = np.sqrt(degrees + 1)
-        spread = (adjacency + np.eye(len(soft))) / root[:, None] / root
+        spread = adjacency / np.sqrt(degrees)[:, None] / np.sqrt(degrees)
         steps = [soft]
         for _ in range(self.k):
             steps.append(self.alpha * soft + (1 - self.alpha) * spread @ steps[-1])

@@ -22,9 +22,9 @@ SOFT = [[0.8, 0.2], [0.5, 0.5], [0.4, 0.6], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]
 # is (0.6, 0.4) in every step. Step 1, node 0, class 0: 0.5 * 0.8 + 0.5 * (0.5 * 0.8 + 0.5 / sqrt(6)) = 0.702062.
 FIRST = [[0.702062, 0.252062], [0.578282, 0.496633], [0.402062, 0.552062], [0.75, 0.25], [0.6, 0.4], [0.45, 0.55]]
 SECOND = [[0.693557, 0.264390], [0.571759, 0.496913], [0.418557, 0.539390], [0.75, 0.25], [0.6, 0.4], [0.45, 0.55]]
-# Equation 4 on SECOND: the path's nodes have 1, 2, 1 neighbours and 2 / e + sum_j y log y = 0.130245, 0.068613 and
-# 0.038246; the triangle's have 2 each and 0.173423, 0.062748, 0.047620.
-CONFIDENCE = [0.130245 + 2 * 0.068613 + 0.038246, 2 * (0.173423 + 0.062748 + 0.047620)]
+# Equation 4 on SECOND: 2 / e + sum_j y log y is 0.130245, 0.068613, 0.038246 for the path's nodes, and 0.173423,
+# 0.062748, 0.047620 for the triangle's; times the degrees.
+CONFIDENCE = [2 * 0.130245 + 3 * 0.068613 + 2 * 0.038246, 3 * (0.173423 + 0.062748 + 0.047620)]
 # Equation 5 with K = 3: the means over a client's nodes of y, y^2, y^3, of both steps; first raw, then less the mean
 # over classes ((0.702062 + 0.252062) / 2 for node 0 in step 1).
 RAW = [
@@ -42,8 +42,8 @@ CENTRAL = [
     [0.1, -0.1, 0.1, -0.1, 0.025, 0.025, 0.025, 0.025, 0.0055, -0.0055, 0.0055, -0.0055],
 ]
 # Equation 6: the cosines of the two rows are 0.995316 (raw) and 0.999312 (central).
-# Equation 7: shares of the confidences 0.305717 and 0.567582.
-SHARES = [0.350073, 0.649927]
+# Equation 7: shares of the confidences 0.542821 and 0.851373.
+SHARES = [0.389344, 0.610656]
 
 
 def six_nodes(**changes: Any) -> Federation:
@@ -89,7 +89,9 @@ def test_equation_3_label_propagation() -> None:
 
 
 def test_equation_4_confidence() -> None:
-    assert_near(confidence(torch.tensor(SECOND), Graph(six_nodes(), torch.device("cpu"))), CONFIDENCE, 1e-5)
+    graph = Graph(six_nodes(), torch.device("cpu"))
+    assert graph.degrees.flatten().tolist() == [1, 2, 1, 2, 2, 2]
+    assert_near(confidence(torch.tensor(SECOND), graph.degrees + 1, graph), CONFIDENCE, 1e-5)
 
 
 def test_equation_5_moments() -> None:
@@ -179,15 +181,18 @@ def test_who_sits_out_keeps_what_it_has_and_who_never_trained_receives_the_mean(
     assert_near(method.mixing(base.Round(**{**second.__dict__, "uploads": uploads})), np.eye(2))
 
 
-def test_a_client_without_edges_has_no_confidence_and_keeps_its_own() -> None:
+def test_a_client_without_edges_has_no_confidence_in_the_public_variant() -> None:
     whole = six_nodes()
     operator = whole.operator.tolil()
     operator[3:, 3:] = sp.identity(3)
     apart = six_nodes(operator=operator.tocsr())
-    uploads, mixing = answer(apart, round_on(apart), epsilon=-1.0)
-    assert_near(uploads["confidence"], [CONFIDENCE[0], 0.0], 1e-5)
+    uploads, mixing = answer(apart, round_on(apart), epsilon=-1.0, variant="public")
+    assert uploads["confidence"][0] > 0 == uploads["confidence"][1]
     assert_near(mixing, [[1, 0], [1, 0]])
-    assert_near(answer(apart, round_on(apart), epsilon=1.0)[1], np.eye(2))
+    assert_near(answer(apart, round_on(apart), epsilon=1.0, variant="public")[1], np.eye(2))
+    # By the paper's equations it has the loops of its nodes: 0.5 y + 0.5 y = y in every step.
+    own = sum(2 * np.exp(-1) + np.sum(np.log(row) * row) for row in SOFT[3:])
+    assert_near(answer(apart, round_on(apart))[0]["confidence"], [CONFIDENCE[0], own], 1e-5)
 
 
 def test_labels_of_other_than_training_nodes_are_never_read() -> None:

@@ -7,6 +7,9 @@ Drifts and updates are zero at first.
 Deviations: -d_i / (K lr), which for SGD is the mean of the K gradients of the whole local loss, is that mean under any
 optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates. The
 public code adds up d_i - d over the rounds, takes the drifts of all clients into the mean, and weighs clients equally.
+
+The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the
+gradient, lets the loss swing, the less the larger alpha is.
 """
 
 from typing import Any

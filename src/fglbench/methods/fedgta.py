@@ -2,17 +2,17 @@
 
 After local training every client propagates its soft labels (eq. 3) and sends their moments (eq. 5) and its smoothing
 confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7), of those whose moments have a cosine
-similarity of at least epsilon with its own (eq. 6). Neighbours include the node itself, as in the propagation that the
-paper follows; D in eq. 4 counts neighbours without it.
+similarity of at least epsilon with its own (eq. 6). The adjacency matrix has self-loops, as the paper says of its own:
+a node is among its neighbours in eq. 3, and D in eq. 4 counts it.
 
 `variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
 step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
-last step alone, central about the mean over nodes instead of classes; similarity must exceed epsilon. Its settings
-(moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
+last step alone, central about the mean over nodes instead of classes; D has no self-loops; similarity must exceed
+epsilon. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
 
 Ablations (table 6): `no_moments`, everybody is alike; `no_confidence`, training nodes weigh. Clients that sit out keep
-what they have; one that never trained receives the mean over all that did. A client without confidence (no edges)
-counts for nobody, and keeps its own parameters if all that are like it are such.
+what they have; one that never trained receives the mean over all that did. Where all that count have no confidence
+(public variant, no edges), a client keeps its own parameters.
 """
 
 import math
@@ -61,7 +61,7 @@ class Method(base.Method):
         if settings.variant == "paper":
             steps = propagate(labels, graph.operator, settings.k, settings.alpha)
             certain = steps[:, -1]
-            centre = steps.mean(2, keepdim=True)
+            centre, degrees = steps.mean(2, keepdim=True), graph.degrees + 1
         else:
             labels = torch.where(graph.training, graph.known, labels)
             last = propagate(labels, graph.operator, settings.k, settings.alpha, again=graph.known)[:, -1]
@@ -69,13 +69,13 @@ class Method(base.Method):
                 torch.where(graph.training, graph.known, (last / heat).softmax(1)) for heat in (1.0, TEMPERATURE)
             )
             steps = steps.unsqueeze(1)
-            centre = (graph.client_mean @ steps[:, 0])[graph.client_of].unsqueeze(1)
+            centre, degrees = (graph.client_mean @ steps[:, 0])[graph.client_of].unsqueeze(1), graph.degrees
         rows, sent = rows_of(round.clients), {}
         if not settings.no_moments:
             bases = {"raw": [steps], "central": [steps - centre], "hybrid": [steps, steps - centre]}[settings.moments]
             sent["moments"] = torch.cat([moments(own, graph.client_mean, settings.order) for own in bases], dim=1)[rows]
         if not settings.no_confidence:
-            sent["confidence"] = confidence(certain, graph)[rows]
+            sent["confidence"] = confidence(certain, degrees, graph)[rows]
         return sent
 
     def mixing(self, round: base.Round) -> Tensor:
@@ -136,10 +136,10 @@ def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, ag
     return torch.stack(steps[1:], dim=1)
 
 
-def confidence(labels: Tensor, graph: Graph) -> Tensor:
+def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
     """Equation 4: H = sum over nodes i and classes j of D_ii (1 / e + Y_ij log Y_ij), [C], at least 0."""
     certainty = (math.exp(-1) - torch.special.entr(labels)).sum(1, keepdim=True)
-    return (graph.client_mean @ (graph.degrees * certainty)).squeeze(1) * graph.sizes
+    return (graph.client_mean @ (degrees * certainty)).squeeze(1) * graph.sizes
 
 
 def moments(steps: Tensor, client_mean: SparseOperator, order: int) -> Tensor:
