@@ -1,5 +1,6 @@
 """FedGTA: equations 3 to 7 worked out by hand on six nodes of two clients; a plain loop over clients; limits."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from test_strategies import assert_close_but_for_bytes, assert_oracle, differs, 
 from fglbench.federation.federation import Federation
 from fglbench.methods import base
 from fglbench.methods.fedgta import Graph, confidence, moments, propagate, similar
+from fglbench.single import run_cell
+from fglbench.storage import read_json, read_npz
 
 # The first client is the path 0 - 1 - 2, the second the triangle 3 - 4 - 5.
 SOFT = [[0.8, 0.2], [0.5, 0.5], [0.4, 0.6], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]
@@ -247,6 +250,24 @@ def test_bytes_of_moments_and_confidence(five: Case) -> None:
     history = run(five.federation(), "fedgta", own={"k": 2, "order": 3, "moments": "raw"}, rounds=1).history
     assert history["bytes_up"] - fedavg["bytes_up"] == 4 * (4 * 2 * 3 * 3 + 4)  # 4 clients, 3 classes
     assert history["bytes_down"].tolist() == fedavg["bytes_down"].tolist()
+
+
+def test_a_run_stores_its_mixing_matrices(tmp_path: Path) -> None:
+    values = {
+        "datasets": [{"name": "sbm", "nodes": 60, "classes": 3, "features": 8}],
+        "partitions": ["random"],
+        "clients": [3],
+        "methods": ["fedavg"],
+        "seeds": [0],
+        "training": {"rounds": 4, "local_epochs": 1, "hidden": 4},
+        "device": "cpu",
+    }
+    folders = [Path(run_cell({**values, "methods": [name]}, tmp_path)["folder"]) for name in ("fedavg", "fedgta")]
+    assert not (folders[0] / "mixing.npz").exists()
+    stored = read_npz(folders[1] / "mixing.npz")
+    assert stored["rounds"].tolist() == [0, 1, 2, 3]
+    assert (stored["mixing"].shape, stored["mixing"].dtype) == ((4, 3, 3), np.float32)
+    assert "mixing.npz" in read_json(folders[1] / "run.json")["files"]
 
 
 def test_the_mixing_matrix_is_recorded(five: Case) -> None:

@@ -121,7 +121,7 @@ def test_chunks_change_no_number(five: Case, backbone: str, participation: float
         assert_close(chunked(chunk), together, 1e-5)
 
 
-@pytest.mark.parametrize("method", ["local", "fedavg", "fedprox", "fedper"])
+@pytest.mark.parametrize("method", [name for name in registry.names("method") if name != "global"])
 def test_the_order_of_clients_changes_nothing(five: Case, tmp_path: Path, method: str) -> None:
     order = [3, 0, 4, 2, 1]
     straight = run(five.federation(), method)
@@ -142,12 +142,14 @@ def test_fedprox_with_mu_zero_is_fedavg_exactly(five: Case) -> None:
     assert not torch.equal(drawn_in, run(federation, "fedavg").parameters["last"]["0.weight"])
 
 
-@pytest.mark.parametrize("method", ["local", "fedavg", "fedprox", "fedper"])
+@pytest.mark.parametrize(
+    "method", ["local", "fedavg", "fedprox", "fedper", "scaffold", "moon", "gcfl", "gcfl+", "fedgta"]
+)
 def test_one_client_is_global(five: Case, tmp_path: Path, method: str) -> None:
     role = np.zeros(40, dtype=np.int8)
     role[five.nodes] = five.role
     federation = case_of(five.graph, [np.arange(40)], role, tmp_path).federation()
-    own = {"mu": 0.0} if method == "fedprox" else {}
+    own = {"mu": 0.0} if method in ("fedprox", "moon") else {}
     federated, central = run(federation, method, dropout=0.5, own=own), run(federation, "global", dropout=0.5)
     assert not central.history["bytes_up"].any()
     for name in ("bytes_up", "bytes_down"):
@@ -660,7 +662,7 @@ def test_no_input_is_written_to(tmp_path: Path, sparse: bool) -> None:
         part.flags.writeable = False
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        for method in ("local", "fedavg", "fedprox", "fedper"):
+        for method in set(registry.names("method")) - {"global"}:
             run(federation, method, dropout=0.5, participation=0.7)
     assert all(np.array_equal(now, then) for now, then in zip(parts, before, strict=True))
 

@@ -1,4 +1,4 @@
-"""The method in docs/adding-a-method.md is complete, short, and works as written."""
+"""The method in docs/adding-a-method.md is complete, short, and works as written; docs/fedgta.md shows shipped code."""
 
 import re
 from collections.abc import Iterator
@@ -68,3 +68,12 @@ def test_the_hooks_that_the_page_names_are_those_of_the_contract(mine: Path) -> 
     assert named == hooks
     registry.use_folders([mine])
     assert registry.declaration("method", "fedavgm").settings().model_dump() == {"beta": 0.5}
+
+
+def test_the_worked_example_shows_the_shipped_file() -> None:
+    page = PAGE.with_name("fedgta.md").read_text(encoding="utf-8")
+    shipped = registry.declaration("method", "fedgta").path.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    for shown in blocks:
+        assert shown in shipped

@@ -80,18 +80,19 @@ class Method(base.Method):
 
     def mixing(self, round: base.Round) -> Tensor:
         trained = round.weights > 0
-        alike = torch.ones(len(round.clients), len(round.clients), dtype=torch.bool, device=trained.device)
-        if "moments" in round.uploads:
-            alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
-        weights = round.uploads.get("confidence", round.weights[trained])
-        own = torch.eye(len(trained), device=trained.device)
-        mixing = own.clone()
-        mixing[trained.outer(trained)] = (alike * weights).flatten()
         self._ever = self._ever.to(trained.device) | trained
-        mixing[~self._ever] = 0.0
-        mixing[(~self._ever).outer(trained)] = weights.repeat(int((~self._ever).sum()))
-        total = mixing.sum(1, keepdim=True)
-        return torch.where(total > 0, mixing / total, own)
+        alike = torch.eye(len(trained), dtype=torch.bool, device=trained.device)
+        alike[trained.outer(trained)] = True
+        if "moments" in round.uploads:
+            near = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
+            alike[trained.outer(trained)] = near.flatten()
+        alike[~self._ever] = True
+        weights = round.weights.clone()
+        if "confidence" in round.uploads:
+            weights[trained] = round.uploads["confidence"]
+        shares = alike * weights
+        total = shares.sum(1, keepdim=True)
+        return torch.where(total > 0, shares / total, torch.eye(len(trained), device=trained.device))
 
 
 class Graph:
