@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plain_strategies
 import pytest
 import scipy.sparse as sp
-import strategies
 import torch
 from federations import NONE, TEST, TRAIN, VAL, Case, backbone_of, method_of, schedule_of
 from test_laws import make_five, run
@@ -231,7 +231,7 @@ def test_agrees_with_a_plain_loop(
 ) -> None:
     schedule = {"rounds": 4, "participation": participation, "lr": 0.03}
     result, _ = trained(five, "fedgta", chunk, {**own, "epsilon": median}, **schedule)
-    plain = strategies.FedGTA(epsilon=median, **own)
+    plain = plain_strategies.FedGTA(epsilon=median, **own)
     assert_oracle(five, result, plan_of(4, participation, lr=0.03), plain, "adam")
     assert differs(result, trained(five, "fedavg", None, **schedule)[0])
     if not own.get("no_moments"):

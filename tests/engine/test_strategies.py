@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import oracle
+import plain_strategies
 import pytest
-import strategies
 import torch
 from federations import TRAIN, Case, backbone_of, method_of, schedule_of
 from test_laws import assert_close, assert_same, make_five, run
@@ -41,12 +41,14 @@ def plan_of(rounds: int, participation: float, **changes: Any) -> oracle.Plan:
     return oracle.Plan(**{"backbone": "gcn", "settings": SETTINGS, "rounds": rounds, "participants": drawn, **changes})
 
 
-def assert_oracle(case: Case, result: Result, plan: oracle.Plan, strategy: strategies.Strategy, optimiser: str) -> None:
+def assert_oracle(
+    case: Case, result: Result, plan: oracle.Plan, strategy: plain_strategies.Strategy, optimiser: str
+) -> None:
     """The engine's last parameters are those of the plain loop."""
     federation = case.federation(**SETTINGS)
     initial = initial_of(case)
     clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
-    expected = strategies.run(clients, federation.classes, initial, plan, strategy, optimiser)
+    expected = plain_strategies.run(clients, federation.classes, initial, plan, strategy, optimiser)
     assert result.state == "ok"
     for name, stack in result.parameters["last"].items():
         found, wanted = stack.detach(), torch.stack([own[name] for own in expected])
@@ -82,7 +84,7 @@ def test_scaffold(five: Case, optimiser: str, lr: float, weights: str, participa
         lr=lr,
     )
     plan = plan_of(5, participation, local_epochs=3, lr=lr)
-    plain = strategies.Scaffold(plan, weighted=weights == "nodes", quotient=optimiser == "sgd")
+    plain = plain_strategies.Scaffold(plan, weighted=weights == "nodes", quotient=optimiser == "sgd")
     assert_oracle(five, result, plan, plain, optimiser)
     fedavg, _ = trained(
         five, "fedavg", None, rounds=5, local_epochs=3, participation=participation, optimiser=optimiser, lr=lr
@@ -122,7 +124,7 @@ def test_scaffold_keeps_the_mean_of_its_variates(five: Case) -> None:
 def test_moon(five: Case, temperature: float, participation: float, chunk: int | None) -> None:
     own = {"mu": 1.0, "temperature": temperature}
     result, _ = trained(five, "moon", chunk, own, rounds=5, participation=participation, lr=0.03)
-    plain = strategies.Moon(1.0, temperature, initial_of(five))
+    plain = plain_strategies.Moon(1.0, temperature, initial_of(five))
     assert_oracle(five, result, plan_of(5, participation, lr=0.03), plain, "adam")
     fedavg, _ = trained(five, "fedavg", None, rounds=5, participation=participation, lr=0.03)
     assert differs(result, fedavg)
@@ -145,7 +147,7 @@ def test_feddc(five: Case, optimiser: str, lr: float, participation: float, chun
     schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
     result, _ = trained(five, "feddc", chunk, {"alpha": 0.3}, **schedule)
     plan = plan_of(5, participation, local_epochs=3, lr=lr)
-    assert_oracle(five, result, plan, strategies.FedDC(plan, 0.3, quotient=optimiser == "sgd"), optimiser)
+    assert_oracle(five, result, plan, plain_strategies.FedDC(plan, 0.3, quotient=optimiser == "sgd"), optimiser)
     assert differs(result, trained(five, "fedavg", None, **schedule)[0])
 
 
@@ -184,7 +186,7 @@ def test_gcfl(five: Case, method: str, participation: float, chunk: int | None) 
     schedule = {"rounds": 8, "participation": participation}
     result, made = trained(five, method, chunk, {**SPLITS, **window}, **schedule)
     plan = plan_of(8, participation)
-    plain = strategies.GCFL(plan, 10.0, 0.0, 2, window.get("window"))
+    plain = plain_strategies.GCFL(plan, 10.0, 0.0, 2, window.get("window"))
     assert_oracle(five, result, plan, plain, "adam")
     groups = {frozenset(np.flatnonzero(made.cluster == number).tolist()) for number in set(made.cluster)}
     assert groups == {frozenset(cluster) for cluster in plain.clusters}
@@ -257,7 +259,7 @@ def test_warping_distances() -> None:
     np.testing.assert_allclose(warping_distances(np.array([[0.0, 2], [1, 1]]))[0, 1], 2**0.5)
     np.testing.assert_allclose(warping_distances(np.array([[1.0, 2, 3], [2, 2, 5]]))[0, 1], 5**0.5)  # 1 + 0 + 0 + 4
     sequences = np.random.default_rng(0).normal(size=(6, 7))
-    expected = [[strategies.warp(one, other) for other in sequences.tolist()] for one in sequences.tolist()]
+    expected = [[plain_strategies.warp(one, other) for other in sequences.tolist()] for one in sequences.tolist()]
     np.testing.assert_allclose(warping_distances(sequences), expected, atol=1e-12)
 
 
@@ -265,6 +267,6 @@ def test_minimum_cut_is_the_cheapest_of_all() -> None:
     for seed in range(10):
         weights = np.random.default_rng(seed).random((6, 6))
         weights += weights.T
-        one, other = strategies.cheapest_cut(range(6), lambda i, j, w=weights: w[i, j])
+        one, other = plain_strategies.cheapest_cut(range(6), lambda i, j, w=weights: w[i, j])
         assert sorted(map(set, minimum_cut(weights)), key=min) == sorted([one, other], key=min)
     assert sorted(map(len, minimum_cut(np.zeros((3, 3))))) == [1, 2]  # nothing joins them

@@ -1,0 +1,100 @@
+"""Training seconds of each method as a ratio to FedAvg's, and to the plain loop over clients where there is one.
+
+GCN, hidden 64, dropout 0.5, Louvain clients, without evaluation, one torch thread. All methods and plain loops take
+turns, so that a machine that is busy now and then slows them all; ratios are medians over the turns.
+
+    python benchmarks/strategies.py --datasets cora pubmed --mirror DIR
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from engine_vs_oracle import DROPOUT, HIDDEN, LOCAL_EPOCHS, SEED, make_case  # also finds the tests' modules
+
+import oracle  # isort: skip
+import plain_strategies  # isort: skip
+from federations import Case, backbone_of, method_of, schedule_of  # isort: skip
+
+from fglbench import registry
+from fglbench.federation.loop import train
+from fglbench.federation.memory import keep_freed_memory
+from fglbench.seeding import torch_stream
+
+SETTINGS = {"depth": 2, "hidden": HIDDEN, "dropout": DROPOUT}
+CLUSTERS = {"eps1": 1.0, "eps2": 0.0, "first_round": 5}  # GCFL with splits
+
+
+def engine_seconds(case: Case, name: str, rounds: int) -> float:
+    """Of the training loop, as it records them itself."""
+    federation = case.federation("gcn", **SETTINGS)
+    backbone = backbone_of(federation, "gcn", **SETTINGS)
+    method = method_of(federation, backbone, name, **(CLUSTERS if name.startswith("gcfl") else {}))
+    result = train(federation, backbone, method, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
+    if result.state != "ok":
+        raise SystemExit(f"{name}: the run ended as '{result.state}' in round {result.diverged_round}")
+    return result.train_seconds
+
+
+def plain_loops(
+    plan: oracle.Plan, initial: dict[str, torch.Tensor]
+) -> dict[str, Callable[[], plain_strategies.Strategy]]:
+    """The plain strategies, by the name of their method; the plain GCFL tries all cuts, which is no way to do it."""
+    return {
+        "fedavg": plain_strategies.Strategy,
+        "scaffold": lambda: plain_strategies.Scaffold(plan, weighted=True, quotient=False),
+        "moon": lambda: plain_strategies.Moon(0.01, 0.5, initial),
+        "feddc": lambda: plain_strategies.FedDC(plan, 0.01, quotient=False),
+        "fedgta": plain_strategies.FedGTA,
+    }
+
+
+def measure(case: Case, rounds: int, plain_rounds: int, repeats: int) -> None:
+    """Prints a line for each method."""
+    federation = case.federation("gcn", **SETTINGS)
+    initial = backbone_of(federation, "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
+    plan = oracle.Plan("gcn", SETTINGS, rounds=plain_rounds, local_epochs=LOCAL_EPOCHS)
+    clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
+    names = [name for name in registry.names("method") if name != "global"]
+    plain = plain_loops(plan, initial)
+    engine_seconds(case, "fedavg", 2)
+    ours: dict[str, list[float]] = {name: [] for name in names}
+    theirs: dict[str, list[float]] = {name: [] for name in plain}
+    for _ in range(repeats):
+        for name in names:
+            ours[name].append(engine_seconds(case, name, rounds) / rounds)
+            if name in plain:
+                began = time.perf_counter()
+                plain_strategies.run(clients, federation.classes, initial, plan, plain[name]())
+                theirs[name].append((time.perf_counter() - began) / plain_rounds)
+    for name in names:
+        to_fedavg = statistics.median(own / fedavg for own, fedavg in zip(ours[name], ours["fedavg"], strict=True))
+        to_plain = [slow / own for slow, own in zip(theirs.get(name, []), ours[name], strict=False)]
+        faster = f"{statistics.median(to_plain):10.1f}" if to_plain else f"{'':10}"
+        print(f"{name:10} {1000 * statistics.median(ours[name]):10.1f} {to_fedavg:10.2f} {faster}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", default=["cora", "pubmed", "physics"])
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--plain-rounds", type=int, default=4, help="rounds of the plain loops")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--mirror", type=Path, default=None, help="folder of raw datasets; downloaded without")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as training jobs do; it helps both loops
+    for dataset in arguments.datasets:
+        print(f"{dataset:10} {'ms a round':>10} {'to fedavg':>10} {'faster x':>10}")
+        with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
+            case = make_case(dataset, arguments.clients, arguments.mirror, Path(temporary))
+            measure(case, arguments.rounds, arguments.plain_rounds, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()
