@@ -19,6 +19,7 @@ from fglbench.seeding import torch_stream
 
 SETTINGS = {"depth": 2, "hidden": 8, "dropout": 0.0}
 SEED = 3
+SPLITS = {"eps1": 10.0, "eps2": 0.0, "first_round": 2}  # as soon as there may be a split
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,15 @@ def initial_of(case: Case) -> dict[str, torch.Tensor]:
 def differs(one: Result, other: Result) -> bool:
     name = "0.weight"
     return bool((one.parameters["last"][name] - other.parameters["last"][name]).abs().max() > 1e-3)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "moon", "feddc", "gcfl", "gcfl+", "fedgta"])
+def test_batches_agree_whatever_the_chunks(five: Case, method: str) -> None:
+    own = {"gcfl": SPLITS, "gcfl+": {**SPLITS, "window": 2}}.get(method, {})
+    schedule = {"batch_size": 2, "rounds": 4, "participation": 0.7}
+    together, _ = trained(five, method, None, own, **schedule)
+    assert_close(trained(five, method, 2, own, **schedule)[0], together, 1e-5)
+    assert differs(together, trained(five, method, None, own, **{**schedule, "batch_size": None})[0])
 
 
 # ---- scaffold
@@ -174,8 +184,6 @@ def test_feddc_sends_twice_the_bytes(five: Case) -> None:
 
 
 # ---- gcfl, gcfl+
-
-SPLITS = {"eps1": 10.0, "eps2": 0.0, "first_round": 2}  # as soon as there may be a split
 
 
 @pytest.mark.parametrize("chunk", [None, 2])
