@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from engine_vs_oracle import DROPOUT, HIDDEN, LOCAL_EPOCHS, SEED, make_case  # also finds the tests' modules
+from engine_vs_oracle import LOCAL_EPOCHS, SEED, make_case  # also finds the tests' modules
 
 import oracle  # isort: skip
 import plain_strategies  # isort: skip
@@ -25,7 +25,7 @@ from fglbench.federation.loop import train
 from fglbench.federation.memory import keep_freed_memory
 from fglbench.seeding import torch_stream
 
-SETTINGS = {"depth": 2, "hidden": HIDDEN, "dropout": DROPOUT}
+SETTINGS = {"depth": 2, "hidden": 64, "dropout": 0.5}
 CLUSTERS = {"eps1": 1.0, "eps2": 0.0, "first_round": 5}  # GCFL with splits
 
 
