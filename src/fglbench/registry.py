@@ -91,6 +91,8 @@ def declaration(kind: str, name: str) -> Declaration:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except SyntaxError as error:
         raise ComponentError(f"{path}:{error.lineno}: is not valid Python: {error.msg}.") from error
+    except (OSError, ValueError) as error:
+        raise ComponentError(f"{path}: cannot be read as Python: {error}.") from error
     namespace: dict[str, Any] = {export: getattr(settings_module, export) for export in settings_module.__all__}
     namespace["__name__"] = f"fglbench.declarations.{path.stem}"
     constants: dict[str, Any] = {}

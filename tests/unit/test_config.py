@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fglbench.config.load import load_config, load_study, read_yaml, typed
+from fglbench.config.load import load_config, load_study, read_yaml, repeated_keys, typed
 from fglbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -189,3 +189,32 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         read_yaml(path)
+
+
+def test_a_filter_of_a_figure_that_no_cell_passes(tmp_path):
+    figure = {"name": "curves", "kind": "accuracy_per_round", "title": "Curves"}
+    mirror = {"mirror": str(tmp_path)}
+    assert problems(figures=[{**figure, "where": {"dataset": ["coraa"]}}], data=mirror) == [
+        "my.yaml: figures[0].where.dataset: 'coraa' is not in this study. Did you mean 'cora'? Valid: citeseer, cora."
+    ]
+    (found,) = problems(figures=[{**figure, "where": {"method": ["fedproxy"]}}], data=mirror)
+    assert "Did you mean 'fedprox'?" in found
+
+
+def test_a_key_that_is_given_twice_is_a_problem_beside_the_others(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(
+        "seeds: 3\ndatasets: [karate]\ntraining: {rounds: 3, lr: 0.1, rounds: 4}\nseeds: 5\n"
+        "methods:\n  - {name: fedprox, mu: 1.0, mu: 2.0}\n"
+    )
+    assert repeated_keys(path) == [
+        f"{path}: line 3: 'rounds' is given a second time; keep one of the two.",
+        f"{path}: line 4: 'seeds' is given a second time; keep one of the two.",
+        f"{path}: line 6: 'mu' is given a second time; keep one of the two.",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        load_config(read_yaml(path), "my.yaml", files=[path])
+    assert len([problem for problem in caught.value.problems if "a second time" in problem]) == 3
+    assert any(problem.startswith("my.yaml: clients: is missing") for problem in caught.value.problems)
+    path.write_text("a: &shared {b: 1}\nc: {<<: *shared, d: 1}\ne: [{b: 1}, {b: 1}]\n")
+    assert repeated_keys(path) == []

@@ -31,6 +31,7 @@ try:
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config",
         studies=STUDIES,
         packed=PUBLISHED.resolve(),
+        files=[Path(path) for path in workflow.configfiles],
     )
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None

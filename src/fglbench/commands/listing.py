@@ -6,6 +6,7 @@ from fglbench.commands import components, places
 from fglbench.config.entries import settings_class
 from fglbench.config.load import read_yaml
 from fglbench.errors import FglbenchError
+from fglbench.settings import ComponentSettings
 
 PLURALS = {"datasets": "dataset", "methods": "method", "backbones": "backbone", "schemes": "scheme"}
 KINDS = [*PLURALS, "studies"]
@@ -30,23 +31,31 @@ def run(args: argparse.Namespace) -> int:
 def _section(plural: str, with_settings: bool) -> str:
     kind = PLURALS.get(plural)
     lines = [f"{plural}:"]
-    rows = _studies() if kind is None else [(n, components.first_line(kind, n)) for n in components.names(kind)]
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, text in rows:
+    rows = _studies() if kind is None else [(name, *_component(kind, name)) for name in components.names(kind)]
+    width = max((len(name) for name, _, _ in rows), default=0)
+    for name, text, settings in rows:
         lines.append(f"  {name:<{width}}  {text}")
-        if with_settings and kind is not None:
-            lines.append(components.settings_table(settings_class(kind, name), indent="      "))
+        if with_settings and settings is not None:
+            lines.append(components.settings_table(settings, indent="      "))
     return "\n".join(lines)
 
 
-def _studies() -> list[tuple[str, str]]:
+def _component(kind: str, name: str) -> tuple[str, type[ComponentSettings] | None]:
+    """One line about a component and its settings; of one whose file is broken, what is wrong with it."""
+    try:
+        return components.first_line(kind, name), settings_class(kind, name)
+    except FglbenchError as error:
+        return f"cannot be used: {error}", None
+
+
+def _studies() -> list[tuple[str, str, None]]:
     folder = places.studies()
     if folder is None:
-        return [("none", "no folder workflow/studies here")]
-    rows = [("grid", "the datasets, partitions, clients and methods listed in config.yaml")]
+        return [("none", "no folder workflow/studies here", None)]
+    rows = [("grid", "the datasets, partitions, clients and methods listed in config.yaml", None)]
     for path in sorted(folder.glob("*.yaml")):
         try:
-            rows.append((path.stem, str(read_yaml(path).get("title", ""))))
+            rows.append((path.stem, str(read_yaml(path).get("title", "")), None))
         except FglbenchError as error:
-            rows.append((path.stem, f"cannot be read: {error}"))
+            rows.append((path.stem, f"cannot be read: {error}", None))
     return rows

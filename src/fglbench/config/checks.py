@@ -1,7 +1,7 @@
 """What is wrong with a well-typed study: names, settings, duplicates, counts, and what cannot work together."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -43,15 +43,10 @@ def study_problems(study: Study) -> list[str]:
     return found
 
 
-def table_problems(study: Study) -> list[str]:
-    """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`."""
-    values: dict[str, list[Any]] = {
-        "dataset": labels(study.datasets),
-        "scheme": labels(study.partitions),
-        "clients": study.clients,
-        "backbone": labels(study.backbones),
-        "label": labels(study.methods),
-    }
+def shown_problems(study: Study) -> list[str]:
+    """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`. Tables
+    and figures must show something of the study."""
+    values = _axis_values(study)
     found = []
     for index, table in enumerate(study.tables):
         if table.metric not in QUANTITIES:
@@ -63,19 +58,41 @@ def table_problems(study: Study) -> list[str]:
         if table.metric in ("auc", "ap", "loss") and not study.protocol.logits:
             found.append(f"tables[{index}].metric: '{table.metric}' needs protocol.logits: true, so that it is stored.")
         found += _duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")
+        found += _where_problems(f"tables[{index}]", table.where, values)
         fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
         for axis, known in values.items():
             kept = [value for value in known if value in fixed.get(axis, known)]
-            if axis in fixed and not kept:
-                asked = ", ".join(str(value) for value in fixed[axis])
-                found.append(
-                    f"tables[{index}].where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}"
-                )
-            elif len(kept) > 1 and axis not in [*table.rows, *table.columns]:
+            # Methods of one name are told apart by their labels.
+            if axis != "method" and len(kept) > 1 and axis not in [*table.rows, *table.columns]:
                 found.append(
                     f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's "
                     "rows or columns, or be fixed under 'where'."
                 )
+    for index, figure in enumerate(study.figures):
+        found += _where_problems(f"figures[{index}]", figure.where, values)
+    return found
+
+
+def _axis_values(study: Study) -> dict[str, list[Any]]:
+    """What each axis of tables and figures can be in a study."""
+    return {
+        "dataset": labels(study.datasets),
+        "scheme": labels(study.partitions),
+        "clients": study.clients,
+        "backbone": labels(study.backbones),
+        "label": labels(study.methods),
+        "method": [entry.name for entry in study.methods],
+    }
+
+
+def _where_problems(owner: str, where: Mapping[Any, list[Any]], values: Mapping[str, list[Any]]) -> list[str]:
+    """A filter that no cell of the study passes."""
+    found = []
+    for axis, wanted in where.items():
+        known = values[axis]
+        if not set(wanted) & set(known):
+            asked = ", ".join(map(str, wanted))
+            found.append(f"{owner}.where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}")
     return found
 
 

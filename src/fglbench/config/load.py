@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 
 from fglbench import registry
 from fglbench.config import problems as wording
-from fglbench.config.checks import study_problems, table_problems
+from fglbench.config.checks import shown_problems, study_problems
 from fglbench.config.schema import Config, Study
 from fglbench.errors import ConfigError, suggest
 
@@ -30,6 +31,34 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError([f"{path}: holds {type(value).__name__}, not a mapping of keys."])
     return value
+
+
+def repeated_keys(path: Path) -> list[str]:
+    """The keys that a YAML file gives twice in one mapping; YAML itself would silently take the last.
+
+    Empty where the file cannot be read, which its reader says.
+    """
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    found: list[str] = []
+
+    def visit(node: Any) -> None:
+        keys: set[Any] = set()
+        for child in node.value if isinstance(node, yaml.CollectionNode) else []:
+            if isinstance(child, tuple):
+                key, value = child
+                if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                    line = key.start_mark.line + 1
+                    found.append(f"{path}: line {line}: '{key.value}' is given a second time; keep one of the two.")
+                keys.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+                visit(value)
+            else:
+                visit(child)
+
+    visit(root)
+    return found
 
 
 def typed(merged: Any, given: Any) -> Any:
@@ -53,18 +82,22 @@ def typed(merged: Any, given: Any) -> Any:
     return merged
 
 
-def load_config(values: dict[str, Any], source: str = "config.yaml", studies: Path | None = None) -> Config:
+def load_config(
+    values: dict[str, Any], source: str = "config.yaml", studies: Path | None = None, files: Iterable[Path] = ()
+) -> Config:
     """Validates a whole configuration.
 
     Args:
         values: as read from YAML, after merging.
         source: named in problems.
         studies: folder of study files, for the names under `studies`.
+        files: that the values were read from, to find keys that they give twice.
 
     Raises:
         ConfigError: with every problem found.
     """
-    found = _use_components(values.get("components"), source)
+    found = [problem for path in files for problem in repeated_keys(path)]
+    found += _use_components(values.get("components"), source)
     known, problems = _validate(Config, values, source)
     found += problems
     if known is not None:
@@ -104,6 +137,7 @@ def load_study(path: Path) -> Study:
         ConfigError: with every problem found.
     """
     known, found = _validate(Study, read_yaml(path), str(path))
+    found = repeated_keys(path) + found
     if found or known is None:
         raise ConfigError(found)
     return known
@@ -126,7 +160,7 @@ def _validate(model: type[Checked], values: dict[str, Any], source: str) -> tupl
         except ValidationError:
             return None, found
         return known, found + [f"{source}: {problem}" for problem in study_problems(known)]
-    return known, [f"{source}: {problem}" for problem in study_problems(known) + table_problems(known)]
+    return known, [f"{source}: {problem}" for problem in study_problems(known) + shown_problems(known)]
 
 
 def _without_errors(model: type[Study], values: dict[str, Any], error: ValidationError) -> dict[str, Any]:

@@ -36,14 +36,22 @@ class Plan:
         source: its file, for messages.
         studies: folder of study files.
         packed: folder of packed studies.
+        files: that the values were read from, to find keys that they give twice.
 
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
         DataError: no dataset of a study can be had here.
     """
 
-    def __init__(self, values: dict[str, Any], source: str, studies: Path, packed: Path | None = None):
-        self.config: Config = load_config(values, source, studies)
+    def __init__(
+        self,
+        values: dict[str, Any],
+        source: str,
+        studies: Path,
+        packed: Path | None = None,
+        files: Iterable[Path] = (),
+    ):
+        self.config: Config = load_config(values, source, studies, files)
         self.root = self.config.results
         mirror = mirror_of(self.config)
         self.mirror = str(mirror) if mirror else None
