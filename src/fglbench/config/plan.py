@@ -209,8 +209,8 @@ def _reference_problems(study: Study, source: str, folder: Path) -> list[str]:
             if table.reference
         ]
     path = folder / f"{study.reference}.csv"
-    if not path.is_file():
-        known = [file.stem for file in folder.glob("*.csv")]
+    known = [file.stem for file in folder.glob("*.csv")]
+    if study.reference not in known:
         hint = suggest(study.reference, known)
         return [f"{source}: reference: '{study.reference}' is not a file of printed numbers. {hint}"]
     with path.open(newline="", encoding="utf-8") as stream:
