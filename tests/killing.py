@@ -48,13 +48,15 @@ class Workflow:
                     found.append(int(entry.name))
             except OSError:
                 continue
-        return [pid for pid in found if pid != self.process.pid]
+        # Parents first: a training process that is killed before the job that looks after it looks out of memory.
+        return sorted((pid for pid in found if pid != self.process.pid), key=_is_looked_after)
 
     def kill(self, what: str, choice: random.Random) -> bool:
         """`kill -9`; false where there was nothing of the kind."""
         jobs = self.jobs()
         if what == "job":
-            victims = [choice.choice(sorted(jobs))] if jobs else []
+            own = [pid for pid in jobs if not _is_looked_after(pid)]
+            victims = [choice.choice(own)] if own else []
         else:
             alive = [self.process.pid] if self.process.poll() is None else []
             victims = alive + (jobs if what == "machine" else [])
@@ -71,6 +73,14 @@ class Workflow:
 
     def output(self) -> str:
         return self.log.read_text(errors="replace")
+
+
+def _is_looked_after(pid: int) -> bool:
+    """Whether a process only trains for a job, which records how it ends; killing it is an outcome, not a fault."""
+    try:
+        return b"_train_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def run_with_kills(
