@@ -82,6 +82,11 @@ def run(stage: str, request: dict[str, Any]) -> None:
         from fglbench.stages.preprocess import preprocess
 
         preprocess(graph, split_folder, specs["prepared"], seeds, prepared_folder)
+    elif stage == "train_job":
+        from fglbench.stages.supervise import train_supervised
+
+        cells = {request["seed"]: request["cell"]}
+        train_supervised(graph, prepared_folder, specs, cells, train_folder, device="cpu", log="standard output")
     elif stage == "train":
         from fglbench.stages.train import train
 

@@ -21,7 +21,8 @@ from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError
 from fglbench.stages.preprocess import FILE, split_checksum, split_of
-from fglbench.stages.train import Progress, is_complete, train
+from fglbench.stages.run_record import is_complete
+from fglbench.stages.train import Progress, train
 from fglbench.storage import exclusive, read_json
 
 COMMAND_LINE = "command line"

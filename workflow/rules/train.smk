@@ -1,4 +1,4 @@
-# The GPU stage: the seeds of one cell, one after another in one process. What is finished is kept.
+# The GPU stage: the seeds of one cell, one after another in a child process of the job. What is finished is kept.
 
 
 rule train_cell:
@@ -21,11 +21,15 @@ rule train_cell:
     params:
         specs=PLAN.specs,
         cells=PLAN.cells,
-        device=PLAN.config.device,
-        jobs_per_card=PLAN.config.jobs.jobs_per_card,
-        chunk_clients=PLAN.config.jobs.chunk_clients,
-        memory_mb=PLAN.config.jobs.memory_mb,
-        components=PLAN.components,
+        options=dict(
+            device=PLAN.config.device,
+            jobs_per_card=PLAN.config.jobs.jobs_per_card,
+            chunk_clients=PLAN.config.jobs.chunk_clients,
+            memory_mb=PLAN.config.jobs.memory_mb,
+            memory_limit_mb=PLAN.config.jobs.memory_limit_mb,
+            timeout_min=PLAN.config.jobs.train_timeout_min,
+            components=PLAN.components,
+        ),
     message:
         "train {wildcards.method} on {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

@@ -178,6 +178,12 @@ class Jobs(Section):
     jobs_per_card: int = Field(1, ge=1, le=16, description="Training jobs that may share a GPU on this machine.")
     chunk_clients: int | None = Field(None, ge=1, description="Clients trained at once; null: by memory_mb.")
     memory_mb: int | None = Field(None, ge=64, description="Memory a job may use for client chunks; null: no limit.")
+    memory_limit_mb: int | None = Field(
+        None, ge=256, description="Memory beyond which allocations of a training process fail; null: no limit."
+    )
+    train_timeout_min: float | None = Field(
+        None, gt=0, description="Minutes that a seed may train before it is ended as timeout; null: no limit."
+    )
     train_mem_mb: int = Field(4000, ge=100, description="Memory that a training job asks of the scheduler.")
     train_runtime_min: int = Field(120, ge=1, description="Minutes that a training job asks of the scheduler.")
 

@@ -39,9 +39,9 @@ def summary(results: Path, study: str, references: Path) -> str:
             "snakemake --config published=none ..."
         )
     outcomes = settings["outcomes"]
-    if outcomes.get("failed", 0) + outcomes.get("oom", 0):
+    if any(outcomes.get(state) for state in ("failed", "oom", "timeout")):
         parts.append(
-            "To try again what failed or ran out of memory: snakemake --forcerun train_cell (all else is kept). "
+            "To try again what failed, ran out of memory or time: snakemake --forcerun train_cell (all else is kept). "
             f"The logs are in {results / 'logs' / 'train'}."
         )
     parts += _not_run(loaded)

@@ -1,57 +1,58 @@
 """Stage train: one cell to its checkpoint, history, predictions and record; several seeds may share the process.
 
 A seed whose record is complete and matches its checksums is kept, so that a job that was killed loses at most the seed
-it was training. Torch is imported only when there is something to train.
+it was training. Where memory runs out, a seed is tried again with fewer clients at once. Torch is imported only when
+there is something to train. The workflow's jobs train in a child process (`stages.supervise`).
 """
 
+import errno
+import gc
 import os
 import platform
-import resource
+import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fglbench import __version__, registry
+from fglbench import registry
 from fglbench.cards import VARIABLE
-from fglbench.errors import StorageError
 from fglbench.stages.preprocess import FILE, split_of
-from fglbench.storage import exclusive, hash_file, read_json, replacing_directory, write_json, write_npz
+from fglbench.stages.run_record import describe, is_complete, write_record
+from fglbench.storage import exclusive
 
 if TYPE_CHECKING:
     from fglbench.federation.record import Result
 
 Progress = Callable[[int, float, float], None]
 
-RECORD = "run.json"
-_RECORDED = ("numpy", "scipy", "torch-geometric", "ogb", "pymetis", "python-louvain", "igraph", "networkx", "snakemake")
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "defaultcpuallocator", "cublas_status_alloc_failed")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "defaultcpuallocator",
+    "bad_alloc",
+    "cublas_status_alloc_failed",
+    "cusparse_status_alloc_failed",
+    "cusparse_status_insufficient_resources",
+)
 
 
-def is_complete(folder: Path, cell: str, split: str | None) -> bool:
-    """Whether a run folder holds the finished record of this cell and every file that the record names, unaltered.
+class Watcher:
+    """Is told how the seeds of a cell come along; this one does nothing."""
 
-    A run that failed with an error or ran out of memory counts as unfinished: when its job runs again (`snakemake
-    --forcerun train_cell`), it is tried again.
+    def begins(self, seed: int) -> None:
+        """A seed that is not there yet is about to be trained."""
 
-    Args:
-        folder: of the seed.
-        cell: the cell's id.
-        split: checksum of the split that it must have been trained on.
-    """
-    try:
-        record = read_json(folder / RECORD)
-        return (
-            record["cell"] == cell
-            and record["split"] == split
-            and record["outcome"]["state"] not in ("failed", "oom")
-            and all(hash_file(folder / name) == digest for name, digest in record["files"].items())
-        )
-    except (StorageError, OSError, KeyError):
-        return False
+    def knows(self, seed: int, machine: dict[str, Any]) -> None:
+        """The federation is loaded: device, threads, versions, clients, and how many of them are trained at once."""
+
+    def out_of_memory(self, seed: int, reason: str) -> None:
+        """Memory ran out with several clients at once; when this returns, the seed is tried again with half of them."""
+
+    def ended(self, seed: int) -> None:
+        """The seed's record is there."""
 
 
 def train(
@@ -65,7 +66,9 @@ def train(
     threads: int = 1,
     chunk_clients: int | None = None,
     memory_mb: int | None = None,
+    log: str | None = None,
     progress: Callable[[int], Progress | None] = lambda seed: None,
+    watcher: Watcher | None = None,
 ) -> None:
     """Trains the seeds of a cell that are not there yet, each into `folder/seed<k>`.
 
@@ -77,60 +80,93 @@ def train(
         device: "auto", "cpu" or "cuda".
         threads: of torch.
         chunk_clients, memory_mb: clients at once, or the memory that decides it; neither changes a number.
+        log: where the output of this process goes, named in the reason of an outcome that is not ok.
         progress: gives the callback of a seed's rounds.
+        watcher: told how it goes.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    watcher = watcher or Watcher()
+    settings = {"device": device, "threads": threads, "chunk_clients": chunk_clients, "memory_mb": memory_mb}
     for seed, cell in cells.items():
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
             if is_complete(folder / f"seed{seed}", cell, split_of(prepared_folder / f"seed{seed}" / FILE)):
                 print(f"seed {seed}: done already, kept", flush=True)
-                continue
-            settings = {"device": device, "threads": threads, "chunk_clients": chunk_clients, "memory_mb": memory_mb}
-            record = train_seed(
-                graph_folder,
-                prepared_folder / f"seed{seed}",
-                specs,
-                seed,
-                cell,
-                folder / f"seed{seed}",
-                settings,
-                progress(seed),
-            )
-            print(f"seed {seed}: {describe(record)}", flush=True)
-
-
-def describe(record: dict[str, Any]) -> str:
-    """One line about a finished run."""
-    outcome = record["outcome"]
-    if outcome["state"] != "ok":
-        return f"{outcome['state']} (round {outcome['round']}): {outcome['reason']}"
-    return f"ok, round {record['selected_round']} selected, trained in {record['train_seconds']:.2f} s"
+            else:
+                folders = graph_folder, prepared_folder / f"seed{seed}", folder / f"seed{seed}"
+                record = train_seed(*folders, specs, seed, cell, settings, log, progress(seed), watcher)
+                print(f"seed {seed}: {describe(record)}", flush=True)
+            watcher.ended(seed)
 
 
 def train_seed(
     graph_folder: Path,
     prepared_folder: Path,
+    folder: Path,
     specs: dict[str, Any],
     seed: int,
     cell: str,
-    folder: Path,
     settings: dict[str, Any],
+    log: str | None,
     progress: Progress | None,
+    watcher: Watcher,
 ) -> dict[str, Any]:
     """Trains one seed and writes its folder whatever the outcome; returns the record."""
     began = time.perf_counter()
-    result: Result | None = None
-    outcome: dict[str, Any] = {"state": "ok", "round": None, "reason": None}
-    machine: dict[str, Any] = {}
-    try:
-        result, outcome, machine = _run(graph_folder, prepared_folder, specs, seed, settings, progress)
-    except Exception as error:  # every error is an outcome of this cell; the other cells go on
-        traceback.print_exc()
-        state = "oom" if _is_out_of_memory(error) else "failed"
-        outcome |= {"state": state, "reason": f"{type(error).__name__}: {error}"[:500]}
+    watcher.begins(seed)
+    while True:
+        result: Result | None = None
+        outcome: dict[str, Any] = {"state": "ok", "round": None, "reason": None}
+        machine: dict[str, Any] = {}
+
+        def known(found: dict[str, Any], machine: dict[str, Any] = machine) -> None:
+            machine |= found
+            watcher.knows(seed, found)
+
+        try:
+            result, outcome = _run(graph_folder, prepared_folder, specs, seed, settings, progress, known)
+        except Exception as error:  # every error is an outcome of this cell; the other cells go on
+            traceback.print_exc()
+            state = "oom" if is_out_of_memory(error) else "failed"
+            outcome |= {"state": state, "reason": f"{type(error).__name__}: {error}"[:500]}
+        fewer = fewer_clients(machine) if outcome["state"] == "oom" else None
+        if fewer is None:
+            break
+        # The error is gone by now, and with it the frames that held its tensors.
+        print(f"seed {seed}: {outcome['reason']}; again with {fewer} clients at once", flush=True)
+        watcher.out_of_memory(seed, outcome["reason"])
+        settings = settings | {"chunk_clients": fewer}
+        _free_memory()
+    if outcome["state"] in ("failed", "oom", "diverged") and log:
+        outcome["reason"] += see(log)
     machine["split"] = split_of(prepared_folder / FILE)
-    return _write(folder, specs, seed, cell, result, outcome, machine, began)
+    return write_record(folder, specs, seed, cell, result, outcome, machine, began)
+
+
+def fewer_clients(machine: dict[str, Any]) -> int | None:
+    """Half the clients that were trained at once; None where it was one, or where memory ran out before training."""
+    if "clients" not in machine:
+        return None
+    return min(machine["chunk_clients"] or machine["clients"], machine["clients"]) // 2 or None
+
+
+def see(log: str) -> str:
+    """The end of a reason."""
+    return f" (log: {log})"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python, torch, CUDA or the system says that memory ran out."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return any(text in str(error).lower() for text in _OUT_OF_MEMORY)
+
+
+def _free_memory() -> None:
+    gc.collect()
+    torch = sys.modules["torch"]
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def _run(
@@ -140,7 +176,8 @@ def _run(
     seed: int,
     settings: dict[str, Any],
     progress: Progress | None,
-) -> "tuple[Result | None, dict[str, Any], dict[str, Any]]":
+    known: Callable[[dict[str, Any]], None],
+) -> "tuple[Result | None, dict[str, Any]]":
     import torch
 
     from fglbench.federation.chunks import clients_at_once
@@ -157,11 +194,13 @@ def _run(
     )
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     card = os.environ.get(VARIABLE) if device.type == "cuda" else None
-    machine = {
-        "device": {"type": device.type, "name": name, "card": card},
-        "threads": settings["threads"],
-        "versions": {"torch": torch.__version__},
-    }
+    known(
+        {
+            "device": {"type": device.type, "name": name, "card": card},
+            "threads": settings["threads"],
+            "versions": {"torch": torch.__version__},
+        }
+    )
     federation = load_federation(graph_folder, prepared_folder, specs["prepared"])
     spec = specs["method"]
     backbone_module = registry.module("backbone", spec["backbone"]["name"])
@@ -172,7 +211,7 @@ def _run(
     method_settings = registry.declaration("method", spec["method"]).settings(**spec["settings"])
     method = registry.module("method", spec["method"]).Method(method_settings, backbone, federation)
     if reason := method.not_applicable():
-        return None, {"state": "not_applicable", "round": None, "reason": reason}, machine
+        return None, {"state": "not_applicable", "round": None, "reason": reason}
     schedule = Schedule(**spec["training"], evaluate=spec["evaluate"], selection_mean=spec["mean"])
     initial = backbone.initial(torch.Generator())
     chunk = settings["chunk_clients"] or clients_at_once(
@@ -181,7 +220,7 @@ def _run(
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],
     )
-    machine["chunk_clients"] = chunk
+    known({"chunk_clients": chunk, "clients": federation.num_clients})
     result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
     if result.state == "ok":
         if spec.get("logits"):
@@ -190,92 +229,7 @@ def _run(
             tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
             result.scores |= global_test(result, tested, backbone, bool(spec.get("logits")), device)
     reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
-    return result, {"state": result.state, "round": result.diverged_round, "reason": reason}, machine
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in _OUT_OF_MEMORY)
-
-
-def _write(
-    folder: Path,
-    specs: dict[str, Any],
-    seed: int,
-    cell: str,
-    result: "Result | None",
-    outcome: dict[str, Any],
-    machine: dict[str, Any],
-    began: float,
-) -> dict[str, Any]:
-    with replacing_directory(folder) as temporary:
-        if result is not None:
-            write_npz(temporary / "history.npz", result.history)
-        if result is not None and result.mixing:
-            write_npz(temporary / "mixing.npz", result.mixing)
-        if result is not None and result.predictions:
-            import numpy as np
-
-            rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
-            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **result.scores})
-            _write_checkpoint(temporary / "checkpoint.safetensors", result)
-        record = {
-            "cell": cell,
-            "seed": seed,
-            "settings": specs,
-            "outcome": outcome,
-            "rounds_run": len(result.history["round"]) if result else 0,
-            "selected_round": result.rounds.get("val") if result else None,
-            "train_seconds": result.train_seconds if result else 0.0,
-            "eval_seconds": result.eval_seconds if result else 0.0,
-            "total_seconds": time.perf_counter() - began,
-            "peak_memory_mb": _peak_memory_mb(),
-            "bytes_up": _last(result, "bytes_up"),
-            "bytes_down": _last(result, "bytes_down"),
-            "host": platform.node(),
-            "cores": os.cpu_count(),
-            "device": machine.get("device"),
-            "threads": machine.get("threads"),
-            "chunk_clients": machine.get("chunk_clients"),
-            "split": machine["split"],
-            "versions": {**_versions(), **machine.get("versions", {})},
-            "files": {path.name: hash_file(path) for path in sorted(temporary.iterdir())},
-        }
-        write_json(temporary / RECORD, record)
-    return record
-
-
-def _write_checkpoint(path: Path, result: "Result") -> None:
-    """`selected/<name>` and `last/<name>`, [C, ...] each, or [1, ...] where all clients hold the same."""
-    from safetensors.torch import save_file
-
-    tensors = {}
-    for kept, reading in (("selected", "val"), ("last", "last")):
-        for name, tensor in result.parameters.get(reading, {}).items():
-            common = bool((tensor == tensor[:1]).all())
-            tensors[f"{kept}/{name}"] = (tensor[:1] if common else tensor).detach().cpu().clone().contiguous()
-    save_file(tensors, path)
-
-
-def _last(result: "Result | None", name: str) -> int:
-    return int(result.history[name][-1]) if result is not None and len(result.history[name]) else 0
-
-
-def _versions() -> dict[str, str]:
-    """Of everything that can move a number, from download to evaluation."""
-    known = {"fglbench": __version__, "python": platform.python_version()}
-    for name in _RECORDED:
-        with suppress(PackageNotFoundError):
-            known[name] = version(name)
-    return known
-
-
-def _peak_memory_mb() -> float:
-    """Largest resident memory of this process; of its start as well where the system tells only that (ru_maxrss)."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return result, {"state": result.state, "round": result.diverged_round, "reason": reason}
 
 
 def _processor() -> str:

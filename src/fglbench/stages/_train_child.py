@@ -1,0 +1,111 @@
+"""The process that trains: `python -m fglbench.stages._train_child EVENTS`, started by `stages.supervise`.
+
+It reads what to do as JSON from standard input and writes a line of JSON to the file descriptor EVENTS whenever its
+parent must know something. It ends when its parent does, however that ends, and it alone holds the card and the locks
+of its seeds, so these are free exactly when nothing runs any more.
+"""
+
+import ctypes
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fglbench.cards import claimed_card
+from fglbench.errors import FglbenchError
+from fglbench.registry import use_folders
+from fglbench.stages.train import Watcher, train
+
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's sys/prctl.h
+_POLL_S = 1.0
+
+
+class Reporter(Watcher):
+    """Writes what the parent must know."""
+
+    def __init__(self, events: int):
+        self._events = events
+
+    def report(self, **event: Any) -> None:
+        os.write(self._events, f"{json.dumps(event)}\n".encode())
+
+    def begins(self, seed: int) -> None:
+        self.report(begins=seed)
+
+    def knows(self, seed: int, machine: dict[str, Any]) -> None:
+        self.report(machine=machine)
+
+    def out_of_memory(self, seed: int, reason: str) -> None:
+        # What a failed allocation leaves behind is gone for certain only with its process.
+        self.report(out_of_memory=reason)
+        _leave()
+
+    def ended(self, seed: int) -> None:
+        self.report(ended=seed)
+
+
+def _leave() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def die_with(parent: int) -> None:
+    """Has this process killed when its parent, of that process id, ends; also where the parent cannot catch why."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it ended before the call above
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_POLL_S)
+    os._exit(1)
+
+
+def limit_memory(memory_limit_mb: int | None) -> None:
+    """Lets allocations beyond the limit fail; it counts what this process may write to, not files that it maps."""
+    if memory_limit_mb is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_limit_mb * 2**20, resource.RLIM_INFINITY))
+    with suppress(OSError):  # where the system itself runs out, this process is the one to end
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def _main(events: int) -> None:
+    os.set_inheritable(events, False)
+    faulthandler.enable()
+    request = json.load(sys.stdin)
+    die_with(request["parent"])
+    limit_memory(request["memory_limit_mb"])
+    reporter = Reporter(events)
+    try:
+        use_folders([Path(folder) for folder in request["components"]])
+        with claimed_card(request["options"]["device"], request["jobs_per_card"]):
+            train(
+                Path(request["graph_folder"]),
+                Path(request["prepared_folder"]),
+                request["specs"],
+                dict(request["cells"]),
+                Path(request["folder"]),
+                **request["options"],
+                watcher=reporter,
+            )
+    except Exception as error:  # of the job, not of a cell
+        traceback.print_exc()
+        reporter.report(error=str(error) if isinstance(error, FglbenchError) else f"{type(error).__name__}: {error}")
+        _leave()
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))

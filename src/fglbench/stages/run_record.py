@@ -1,0 +1,150 @@
+"""The record of a trained seed: its folder's `run.json` with checksums of all files beside it. No torch is needed."""
+
+import os
+import platform
+import resource
+import time
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fglbench import __version__
+from fglbench.errors import StorageError
+from fglbench.storage import hash_file, read_json, replacing_directory, write_json, write_npz
+
+if TYPE_CHECKING:
+    from fglbench.federation.record import Result
+
+RECORD = "run.json"
+TRIED_AGAIN = ("failed", "oom", "timeout")
+"""The outcomes that count as unfinished: a job that runs again tries them again."""
+
+_RECORDED = ("numpy", "scipy", "torch-geometric", "ogb", "pymetis", "python-louvain", "igraph", "networkx", "snakemake")
+
+
+def is_complete(folder: Path, cell: str, split: str | None) -> bool:
+    """Whether a run folder holds the finished record of this cell and every file that the record names, unaltered.
+
+    A run that failed with an error, ran out of memory or reached its time limit counts as unfinished: when its job
+    runs again (`snakemake --forcerun train_cell`), it is tried again.
+
+    Args:
+        folder: of the seed.
+        cell: the cell's id.
+        split: checksum of the split that it must have been trained on.
+    """
+    try:
+        record = read_json(folder / RECORD)
+        return (
+            record["cell"] == cell
+            and record["split"] == split
+            and record["outcome"]["state"] not in TRIED_AGAIN
+            and all(hash_file(folder / name) == digest for name, digest in record["files"].items())
+        )
+    except (StorageError, OSError, KeyError):
+        return False
+
+
+def describe(record: dict[str, Any]) -> str:
+    """One line about a finished run."""
+    outcome = record["outcome"]
+    if outcome["state"] != "ok":
+        return f"{outcome['state']} (round {outcome['round']}): {outcome['reason']}"
+    return f"ok, round {record['selected_round']} selected, trained in {record['train_seconds']:.2f} s"
+
+
+def write_record(
+    folder: Path,
+    specs: dict[str, Any],
+    seed: int,
+    cell: str,
+    result: "Result | None",
+    outcome: dict[str, Any],
+    machine: dict[str, Any],
+    began: float,
+) -> dict[str, Any]:
+    """Writes the folder of a seed, whatever its outcome.
+
+    Args:
+        folder: of the seed.
+        specs: see `stages.train.train`.
+        seed, cell: the seed and its cell's id.
+        result: of the training loop; None where it did not end.
+        outcome: `state`, `round` and `reason`.
+        machine: `split` (checksum), and as far as known `device`, `threads`, `chunk_clients` and `versions`;
+            `peak_memory_mb` where it is another process' than this one's.
+        began: `time.perf_counter()` at the seed's start.
+
+    Returns:
+        What `run.json` holds.
+    """
+    with replacing_directory(folder) as temporary:
+        if result is not None:
+            write_npz(temporary / "history.npz", result.history)
+        if result is not None and result.mixing:
+            write_npz(temporary / "mixing.npz", result.mixing)
+        if result is not None and result.predictions:
+            import numpy as np
+
+            rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
+            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **result.scores})
+            _write_checkpoint(temporary / "checkpoint.safetensors", result)
+        record = {
+            "cell": cell,
+            "seed": seed,
+            "settings": specs,
+            "outcome": outcome,
+            "rounds_run": len(result.history["round"]) if result else 0,
+            "selected_round": result.rounds.get("val") if result else None,
+            "train_seconds": result.train_seconds if result else 0.0,
+            "eval_seconds": result.eval_seconds if result else 0.0,
+            "total_seconds": time.perf_counter() - began,
+            "peak_memory_mb": machine.get("peak_memory_mb") or _peak_memory_mb(),
+            "bytes_up": _last(result, "bytes_up"),
+            "bytes_down": _last(result, "bytes_down"),
+            "host": platform.node(),
+            "cores": os.cpu_count(),
+            "device": machine.get("device"),
+            "threads": machine.get("threads"),
+            "chunk_clients": machine.get("chunk_clients"),
+            "split": machine["split"],
+            "versions": {**_versions(), **machine.get("versions", {})},
+            "files": {path.name: hash_file(path) for path in sorted(temporary.iterdir())},
+        }
+        write_json(temporary / RECORD, record)
+    return record
+
+
+def _write_checkpoint(path: Path, result: "Result") -> None:
+    """`selected/<name>` and `last/<name>`, [C, ...] each, or [1, ...] where all clients hold the same."""
+    from safetensors.torch import save_file
+
+    tensors = {}
+    for kept, reading in (("selected", "val"), ("last", "last")):
+        for name, tensor in result.parameters.get(reading, {}).items():
+            common = bool((tensor == tensor[:1]).all())
+            tensors[f"{kept}/{name}"] = (tensor[:1] if common else tensor).detach().cpu().clone().contiguous()
+    save_file(tensors, path)
+
+
+def _last(result: "Result | None", name: str) -> int:
+    return int(result.history[name][-1]) if result is not None and len(result.history[name]) else 0
+
+
+def _versions() -> dict[str, str]:
+    """Of everything that can move a number, from download to evaluation."""
+    known = {"fglbench": __version__, "python": platform.python_version()}
+    for name in _RECORDED:
+        with suppress(PackageNotFoundError):
+            known[name] = version(name)
+    return known
+
+
+def _peak_memory_mb() -> float:
+    """Largest resident memory of this process; of its start as well where the system tells only that (ru_maxrss)."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

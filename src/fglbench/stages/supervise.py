@@ -1,0 +1,213 @@
+"""A training job: it trains nothing itself, but starts the process that does, and records how a seed ended that took
+that process with it. So no cell can take the study down: not by a crash, its memory or its time.
+
+    seed runs longer than the limit      killed, `timeout`; the next seed goes on
+    memory runs out, or SIGKILL          again with half the clients at once, down to one; then `oom`
+    any other end in the midst of a seed `failed`
+
+A child that was told to stop (SIGTERM, as by a scheduler) records nothing: the job ends with an error and is tried
+again as a whole. No torch here: the start of one more process is all that this costs.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fglbench.errors import FglbenchError
+from fglbench.stages.job import share_package
+
+_COMMAND = [sys.executable, "-P", "-m", "fglbench.stages._train_child"]
+_POLL_S = 0.5  # how long a child that ended without closing its end of the pipe stays unnoticed
+_TOLD_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class TrainingError(FglbenchError):
+    """A training job could not do its work; no cell is to blame."""
+
+
+@dataclass
+class _Run:
+    """What is known of a child: from its events, then from its end."""
+
+    machine: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    since: float = 0.0
+    finished: list[int] = field(default_factory=list)
+    memory: str | None = None
+    error: str | None = None
+    timed_out: bool = False
+    status: int = 0
+
+    def take(self, event: dict[str, Any]) -> None:
+        if "begins" in event:
+            self.seed, self.since, self.machine = event["begins"], time.perf_counter(), {}
+        elif "ended" in event:
+            self.finished.append(event["ended"])
+            self.seed = None
+        self.machine |= event.get("machine", {})
+        self.memory = event.get("out_of_memory", self.memory)
+        self.error = event.get("error", self.error)
+
+
+def train_supervised(
+    graph_folder: Path,
+    prepared_folder: Path,
+    specs: dict[str, Any],
+    cells: dict[int, str],
+    folder: Path,
+    *,
+    components: Sequence[str] = (),
+    jobs_per_card: int = 1,
+    memory_limit_mb: int | None = None,
+    timeout_min: float | None = None,
+    log: str,
+    **options: Any,
+) -> None:
+    """Trains the seeds of a cell in a process of their own; every seed has a record afterwards.
+
+    Args:
+        graph_folder, prepared_folder, specs, cells, folder: see `stages.train.train`.
+        components: folders with the user's own components.
+        jobs_per_card: see `cards.claimed_card`.
+        memory_limit_mb: memory that the process may take, in MiB; None for no limit.
+        timeout_min: minutes that a seed may take, from its start to its record; None for no limit.
+        log: where this process' output goes; the child's goes there too.
+        options: of `stages.train.train`.
+
+    Raises:
+        TrainingError: the process could not do its work, or was told to stop. What is finished is kept.
+    """
+    share_package()
+    left = dict(cells)
+    while left:
+        request = {
+            "parent": os.getpid(),
+            "graph_folder": str(graph_folder),
+            "prepared_folder": str(prepared_folder),
+            "specs": specs,
+            "cells": list(left.items()),
+            "folder": str(folder),
+            "components": list(components),
+            "jobs_per_card": jobs_per_card,
+            "memory_limit_mb": memory_limit_mb,
+            "options": {**options, "log": log},
+        }
+        run = _run_child(request, None if timeout_min is None else 60 * timeout_min)
+        for seed in run.finished:
+            del left[seed]
+        if not left:
+            return
+        if run.error is not None:
+            raise TrainingError(run.error)
+        if run.seed is None or (-run.status in _TOLD_TO_STOP and not run.timed_out):
+            raise TrainingError(
+                f"the training process {_ending(run.status)} without a seed's being to blame; see {log}. Finished "
+                "seeds are kept; the same command goes on."
+            )
+        state, reason = _outcome(run, timeout_min)
+        fewer = _fewer_clients(run.machine) if state == "oom" else None
+        if fewer is not None:
+            print(f"seed {run.seed}: {reason}; again with {fewer} clients at once", flush=True)
+            options["chunk_clients"] = fewer
+            continue
+        _record(run, state, f"{reason} (log: {log})", prepared_folder, specs, left.pop(run.seed), folder)
+
+
+def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
+    """Starts a child and follows it to its end, or to the end of a seed's time."""
+    run = _Run()
+    reading, writing = os.pipe()
+    # A session of its own: a Ctrl-C in the terminal ends this process, and by that the child, but fails no cell.
+    child = subprocess.Popen(
+        [*_COMMAND, str(writing)], stdin=subprocess.PIPE, pass_fds=[writing], start_new_session=True
+    )
+    os.close(writing)
+    try:
+        assert child.stdin is not None
+        with suppress(BrokenPipeError), child.stdin as stream:
+            stream.write(json.dumps(request).encode())
+        pending = b""
+        while True:
+            if select.select([reading], [], [], _POLL_S)[0]:
+                found = os.read(reading, 65536)
+                if not found:
+                    break
+                *lines, pending = (pending + found).split(b"\n")
+                for line in lines:
+                    run.take(json.loads(line))
+            elif child.poll() is not None:
+                break
+            if timeout_s is not None and run.seed is not None and time.perf_counter() - run.since > timeout_s:
+                run.timed_out = True
+                _kill(child)
+                break
+    except BaseException:
+        _kill(child)
+        raise
+    finally:
+        os.close(reading)
+        run.status = child.wait()
+    return run
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    """Ends a child and whatever it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _outcome(run: _Run, timeout_min: float | None) -> tuple[str, str]:
+    if run.timed_out:
+        return "timeout", f"not done after {timeout_min:g} min (jobs.train_timeout_min)"
+    if run.memory is not None:
+        return "oom", run.memory
+    if -run.status == signal.SIGKILL:
+        return "oom", "the training process was killed by SIGKILL, as the system does where memory runs out"
+    return "failed", f"the training process {_ending(run.status)}"
+
+
+def _ending(status: int) -> str:
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+
+
+def _fewer_clients(machine: dict[str, Any]) -> int | None:
+    from fglbench.stages.train import fewer_clients
+
+    return fewer_clients(machine)
+
+
+def _record(
+    run: _Run,
+    state: str,
+    reason: str,
+    prepared_folder: Path,
+    specs: dict[str, Any],
+    cell: str,
+    folder: Path,
+) -> None:
+    """Writes the record that the child could not, unless another job has finished the seed meanwhile."""
+    from fglbench.stages.preprocess import FILE, split_of
+    from fglbench.stages.run_record import describe, is_complete, write_record
+    from fglbench.storage import exclusive
+
+    assert run.seed is not None
+    split = split_of(prepared_folder / f"seed{run.seed}" / FILE)
+    own = folder / f"seed{run.seed}"
+    with exclusive(own):
+        if is_complete(own, cell, split):
+            return
+        outcome = {"state": state, "round": None, "reason": reason}
+        peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        machine = {**run.machine, "split": split, "peak_memory_mb": peak_mb}
+        record = write_record(own, specs, run.seed, cell, None, outcome, machine, run.since)
+        print(f"seed {run.seed}: {describe(record)}", flush=True)
