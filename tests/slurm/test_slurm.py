@@ -59,8 +59,9 @@ class Method(fedavg.Method):
         }
         stuck = self.settings.number == 0 and not (folder / "stuck").exists()
         if stuck:
+            (folder / "stuck-card").write_text(str(witness["card"]))
             (folder / "stuck").write_text(job)
-        time.sleep(300 if stuck else 4)
+        time.sleep(600 if stuck else 4)
         witness["ended"] = time.time()
         (folder / f"{job}-{time.time_ns()}.json").write_text(json.dumps(witness))
 '''
@@ -153,11 +154,14 @@ def gpu_options(call: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def ran(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The study run through the profile with --gpus; one training job was cancelled while it ran."""
+    """The study run through the profile with --gpus; one training job was cancelled when another had run beside it."""
     folder = prepare(tmp_path_factory.mktemp("gpus") / "study")
     chosen = profile(folder.parent / "profile", partition="plain", gpu_partition="cards")
     process = start(folder, "--profile", chosen, **slurm.environment)
-    slurm.ask("scancel", wait_until_stuck(process, folder))
+    stuck = wait_until_stuck(process, folder)
+    wait(lambda: bool(witnesses(folder)), process, folder)
+    (folder / "probes" / "cancelled").write_text(str(time.time()))
+    slurm.ask("scancel", stuck)
     return folder, finish(process, folder)
 
 
@@ -195,11 +199,11 @@ def test_no_two_jobs_share_a_card_and_both_cards_are_used(ran: tuple[Path, str])
         job["began"], job["ended"] = min(job["began"], seen["began"]), max(job["ended"], seen["ended"])
     assert len(jobs) == 4
     assert {job["card"] for job in jobs.values()} == {"0", "1"}
-    together = [
-        (a, b) for a, b in combinations(jobs.values(), 2) if a["began"] < b["ended"] and b["began"] < a["ended"]
-    ]
-    assert together, jobs
-    assert all(a["card"] != b["card"] for a, b in together), together
+    held, until = ((ran[0] / "probes" / name).read_text() for name in ("stuck-card", "cancelled"))
+    beside = [job for job in jobs.values() if job["began"] < float(until)]
+    assert beside and all(job["card"] != held for job in beside), (held, jobs)
+    for a, b in combinations(jobs.values(), 2):
+        assert a["card"] != b["card"] or a["ended"] <= b["began"] or b["ended"] <= a["began"], (a, b)
 
 
 def test_the_numbers_are_those_of_a_local_run(ran: tuple[Path, str], tmp_path: Path):
