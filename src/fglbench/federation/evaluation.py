@@ -38,12 +38,13 @@ class Evaluator:
     @torch.no_grad()
     def run(self, parameters: Parameters) -> np.ndarray | None:
         """[N] int32 class ids under stacked parameters, or None where a logit is not finite."""
-        predictions = []
+        predictions, sums = [], []
         for logits in self._logits(parameters):
-            if not torch.isfinite(logits.sum()):
-                return None
-            predictions.append(logits.argmax(1).to(torch.int32).cpu().numpy())
-        return np.concatenate(predictions)
+            predictions.append(logits.argmax(1).to(torch.int32))
+            sums.append(logits.sum())
+        if not torch.isfinite(torch.stack(sums)).all():  # a device is waited for once, whatever the number of chunks
+            return None
+        return np.concatenate([own.cpu().numpy() for own in predictions])
 
     @torch.no_grad()
     def logits(self, parameters: Parameters) -> np.ndarray:
@@ -57,5 +58,5 @@ class Evaluator:
 
     def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
         for view in self._kept or map(self._view, self._chunks):
-            own = stacked.take(parameters, stacked.rows_of(view.clients))
+            own = stacked.take(parameters, stacked.rows_of(view.clients, self._device))
             yield self._backbone.forward(own, view, no_dropout).logits

@@ -154,14 +154,17 @@ class LocalTraining:
     ) -> np.ndarray:
         """Trains the active clients in place on `current`; returns their last epoch's loss, [C], nan for the others."""
         losses = np.full(len(self._streams), np.nan, dtype=np.float32)
+        found = []
         for first in range(0, len(active), self._chunk_clients):
             chunk = active[first : first + self._chunk_clients]
-            losses[chunk] = self._run_chunk(number, chunk, current, received, optimiser)
+            found.append(self._run_chunk(number, chunk, current, received, optimiser))
+        if found:
+            losses[active] = torch.cat(found).cpu().numpy()  # the one time in a round that a device is waited for
         return losses
 
     def _run_chunk(
         self, number: int, chunk: np.ndarray, current: Parameters, received: Parameters, optimiser: Adam | SGD
-    ) -> np.ndarray:
+    ) -> Tensor:
         losses, seen = torch.zeros(0), np.zeros(0)
         own: _Own | None = None
         for epoch in range(self._schedule.local_epochs):
@@ -178,7 +181,7 @@ class LocalTraining:
                 losses[present] += share * (found - losses[present])
         if own is not None:
             own.put_back(current)
-        return losses.cpu().numpy()
+        return losses
 
     def _step(self, number: int, epoch: int, view: View, own: "_Own", optimiser: Adam | SGD) -> Tensor:
         """One optimiser step of the view's clients on their `own` parameters; returns their losses before it, [S]."""
@@ -216,7 +219,7 @@ class _Own:
         """Takes some clients' parameters out of the stacks, after those that were out `before` are back."""
         if before is not None:
             before.put_back(current)
-        rows = stacked.rows_of(clients)
+        rows = stacked.rows_of(clients, next(iter(current.values())).device)
         leaves = {name: tensor.requires_grad_() for name, tensor in stacked.take(current, rows).items()}
         return cls(clients, rows, leaves, stacked.take(received, rows))
 

@@ -47,13 +47,17 @@ class Adam:
 
     def _update(self, tensors: list[list[Tensor]], counts: list[float]) -> None:
         parameters, gradients, mean, square = tensors
+        # One tensor, and where all counts are alike no copy to the device; the update raises each entry for itself.
+        device = parameters[0].device
+        alike = counts.count(counts[0]) == len(counts)
+        steps = torch.full((len(counts),), counts[0], device=device) if alike else torch.tensor(counts, device=device)
         adam(
             parameters,
             gradients,
             mean,
             square,
             [],
-            [torch.tensor(count, device=parameters[0].device) for count in counts],
+            list(steps.unbind()),
             fused=True,
             amsgrad=False,
             beta1=0.9,

@@ -16,11 +16,11 @@ def stack(single: Mapping[str, Tensor], clients: int) -> Parameters:
     return {name: tensor.detach().unsqueeze(0).repeat(clients, *[1] * tensor.dim()) for name, tensor in single.items()}
 
 
-def rows_of(clients: np.ndarray) -> Rows:
-    """Index of ascending client ids: a slice, which makes views, where they are contiguous."""
+def rows_of(clients: np.ndarray, device: torch.device | str = "cpu") -> Rows:
+    """Index of ascending client ids: a slice, which makes views, where they are contiguous; else on the device."""
     if len(clients) and clients[-1] - clients[0] + 1 == len(clients):
         return slice(int(clients[0]), int(clients[-1]) + 1)
-    return torch.from_numpy(clients)
+    return torch.from_numpy(clients).to(device)
 
 
 def take(parameters: Mapping[str, Tensor], rows: Rows) -> Parameters:
