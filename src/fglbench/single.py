@@ -108,6 +108,7 @@ def run_cell(
             {cell.seed: cell.id},
             single.folder("train"),
             device=config.device,
+            mode=config.mode,
             threads=threads,
             chunk_clients=config.jobs.chunk_clients,
             memory_mb=config.jobs.memory_mb,

@@ -63,7 +63,9 @@ class Method(fedavg.Method):
             (folder / "stuck").write_text(job)
         time.sleep(600 if stuck else 4)
         witness["ended"] = time.time()
-        (folder / f"{job}-{time.time_ns()}.json").write_text(json.dumps(witness))
+        part = folder / f"{job}-{time.time_ns()}.part"
+        part.write_text(json.dumps(witness))
+        part.rename(part.with_suffix(".json"))
 '''
 
 STUDY = {

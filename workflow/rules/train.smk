@@ -23,6 +23,7 @@ rule train_cell:
         cells=PLAN.cells,
         options=dict(
             device=PLAN.config.device,
+            mode=PLAN.config.mode,
             jobs_per_card=PLAN.config.jobs.jobs_per_card,
             chunk_clients=PLAN.config.jobs.chunk_clients,
             memory_mb=PLAN.config.jobs.memory_mb,

@@ -54,6 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="any setting: mu=0.01, dataset.nodes=1000, scheme.alpha=0.1, protocol.split.train=0.6; may be repeated",
     )
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
+    parser.add_argument("--mode", choices=["deterministic", "fast"], default="deterministic", help="(deterministic)")
     parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
     for name, text in JOBS.items():
         parser.add_argument(_option(name), type=int, metavar="N", help=text)
@@ -85,6 +86,7 @@ def values_of(args: argparse.Namespace) -> dict[str, Any]:
         "protocol": _given(args, PROTOCOL),
         "jobs": _given(args, JOBS),
         "device": args.device,
+        "mode": args.mode,
         "data": {"mirror": args.mirror},
         "components": args.components,
     }

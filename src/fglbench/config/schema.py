@@ -194,6 +194,9 @@ class Config(Study):
     studies: list[str] = Field([], description="Names of study files to run besides the grid above.")
     data: Data = Field(Data(), description="Where data comes from.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU where there is one.")
+    mode: Literal["deterministic", "fast"] = Field(
+        "deterministic", description="On a GPU: repeatable bit by bit, or TF32 and the fastest algorithms."
+    )
     tracking: Tracking = Field(Tracking(), description="MLflow.")
     jobs: Jobs = Field(Jobs(), description="How jobs run.")
     published: Literal["studies", "all", "none"] = Field(

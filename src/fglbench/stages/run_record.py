@@ -72,8 +72,8 @@ def write_record(
         seed, cell: the seed and its cell's id.
         result: of the training loop; None where it did not end.
         outcome: `state`, `round` and `reason`.
-        machine: `split` (checksum), and as far as known `device`, `threads`, `chunk_clients` and `versions`;
-            `peak_memory_mb` where it is another process' than this one's.
+        machine: `split` (checksum), and as far as known `device`, `threads`, `mode`, `chunk_clients` and
+            `versions`; `peak_memory_mb` where it is another process' than this one's.
         began: `time.perf_counter()` at the seed's start.
 
     Returns:
@@ -107,6 +107,7 @@ def write_record(
             "cores": os.cpu_count(),
             "device": machine.get("device"),
             "threads": machine.get("threads"),
+            "mode": machine.get("mode"),
             "chunk_clients": machine.get("chunk_clients"),
             "split": machine["split"],
             "versions": {**_versions(), **machine.get("versions", {})},

@@ -66,6 +66,7 @@ def train(
     threads: int = 1,
     chunk_clients: int | None = None,
     memory_mb: int | None = None,
+    mode: str = "deterministic",
     log: str | None = None,
     progress: Callable[[int], Progress | None] = lambda seed: None,
     watcher: Watcher | None = None,
@@ -80,13 +81,20 @@ def train(
         device: "auto", "cpu" or "cuda".
         threads: of torch.
         chunk_clients, memory_mb: clients at once, or the memory that decides it; neither changes a number.
+        mode: "deterministic" or "fast", see `federation.modes`; changes no number on a CPU.
         log: where the output of this process goes, named in the reason of an outcome that is not ok.
         progress: gives the callback of a seed's rounds.
         watcher: told how it goes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     watcher = watcher or Watcher()
-    settings = {"device": device, "threads": threads, "chunk_clients": chunk_clients, "memory_mb": memory_mb}
+    settings = {
+        "device": device,
+        "threads": threads,
+        "chunk_clients": chunk_clients,
+        "memory_mb": memory_mb,
+        "mode": mode,
+    }
     for seed, cell in cells.items():
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
@@ -178,6 +186,9 @@ def _run(
     progress: Progress | None,
     known: Callable[[dict[str, Any]], None],
 ) -> "tuple[Result | None, dict[str, Any]]":
+    from fglbench.federation.modes import before_torch, set_mode
+
+    before_torch(settings["mode"])
     import torch
 
     from fglbench.federation.chunks import clients_at_once
@@ -192,12 +203,14 @@ def _run(
     device = torch.device(
         ("cuda" if torch.cuda.is_available() else "cpu") if settings["device"] == "auto" else settings["device"]
     )
+    set_mode(settings["mode"], device.type)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     card = os.environ.get(VARIABLE) if device.type == "cuda" else None
     known(
         {
             "device": {"type": device.type, "name": name, "card": card},
             "threads": settings["threads"],
+            "mode": settings["mode"],
             "versions": {"torch": torch.__version__},
         }
     )
