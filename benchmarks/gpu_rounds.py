@@ -1,0 +1,117 @@
+"""Seconds per round on a GPU: the stacked engine against the plain loop, one client after another, on the same card.
+
+Hidden 64, dropout 0.5, FedAvg on Louvain clients, 3 local epochs, without evaluation. The two take turns. Aim: 20 times
+faster on Cora with 10 clients. On a machine without a GPU it says so and ends with status 1.
+
+    python benchmarks/gpu_rounds.py --datasets cora pubmed physics --mirror DIR
+"""
+
+import argparse
+import dataclasses
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from engine_vs_oracle import LOCAL_EPOCHS, SEED, make_case, settings_of
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "engine"), str(ROOT / "tests")]
+
+import oracle  # noqa: E402
+from federations import Case, backbone_of, method_of, schedule_of  # noqa: E402
+
+from fglbench.federation.loop import train  # noqa: E402
+from fglbench.federation.modes import MODES, before_torch, set_mode  # noqa: E402
+from fglbench.seeding import torch_stream  # noqa: E402
+
+
+def time_engine(case: Case, rounds: int, name: str, device: str) -> float:
+    """Seconds of a round of the engine's training loop, which waits for the device at its end."""
+    settings = settings_of(name)
+    federation = case.federation(name, **settings)
+    backbone = backbone_of(federation, name, **settings)
+    schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
+    result = train(federation, backbone, method_of(federation, backbone, "fedavg"), schedule, SEED, device=device)
+    if result.state != "ok":
+        raise SystemExit(f"the engine's run ended as '{result.state}' in round {result.diverged_round}")
+    return result.train_seconds / rounds
+
+
+def time_oracle(case: Case, clients: list[oracle.Client], rounds: int, name: str, device: str) -> float:
+    """Seconds of a round of the plain loop."""
+    backbone = backbone_of(case.federation(name, **settings_of(name)), name, **settings_of(name))
+    plan = oracle.Plan(backbone=name, settings=backbone.settings.model_dump(), local_epochs=LOCAL_EPOCHS)
+    initial = backbone.initial(torch_stream(SEED, "initialisation"))
+    loop = oracle.Loop(clients, case.graph.classes, initial, plan, SEED)
+    for model in loop.models:
+        model.to(device)
+    loop.logits()
+    loop.round(0)
+    _synchronise(device)
+    began = time.perf_counter()
+    for number in range(rounds):
+        loop.round(number)
+    _synchronise(device)
+    return (time.perf_counter() - began) / rounds
+
+
+def _synchronise(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def compare(case: Case, name: str, rounds: int, repeats: int, device: str) -> tuple[float, float, float]:
+    """Seconds of one round of the engine and of the plain loop, medians, and the median of their ratios."""
+    clients = [
+        dataclasses.replace(client, **{field: value.to(device) for field, value in vars(client).items()})
+        for client in oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
+    ]
+    time_engine(case, 2, name, device)  # libraries are loaded and algorithms chosen at their first use
+    time_oracle(case, clients, 1, name, device)
+    pairs = [
+        (time_engine(case, 5 * rounds, name, device), time_oracle(case, clients, rounds, name, device))
+        for _ in range(repeats)
+    ]
+    engine_s, plain_s = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return engine_s, plain_s, statistics.median(plain / engine for engine, plain in pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", default=["cora", "pubmed", "physics"])
+    parser.add_argument("--backbones", nargs="+", default=["gcn"])
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=20, help="of the plain loop; the engine runs five times as many")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--mode", choices=MODES, default="deterministic")
+    parser.add_argument("--mirror", type=Path, default=None, help="folder of raw datasets; downloaded without")
+    # The loops themselves can be tried without a card; such times say nothing about one.
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    before_torch(arguments.mode)
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(
+            f"torch {torch.__version__} sees no GPU here (CUDA_VISIBLE_DEVICES="
+            f"{os.environ.get('CUDA_VISIBLE_DEVICES')!r}), so there is nothing to measure. Run this on a machine with "
+            "a card and a CUDA build of torch; benchmarks/engine_vs_oracle.py compares both loops on a CPU."
+        )
+    set_mode(arguments.mode, arguments.device)
+    torch.set_num_threads(1)
+    where = torch.cuda.get_device_name() if arguments.device == "cuda" else "CPU"
+    print(f"{where}, {arguments.mode} mode, {arguments.clients} clients; ms per round, medians of {arguments.repeats}")
+    print(f"{'dataset':12} {'backbone':8} {'engine':>10} {'plain loop':>10} {'ratio':>7}")
+    for dataset in arguments.datasets:
+        with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
+            case = make_case(dataset, arguments.clients, arguments.mirror, Path(temporary))
+            for name in arguments.backbones:
+                found = compare(case, name, arguments.rounds, arguments.repeats, arguments.device)
+                engine_s, plain_s, ratio = found
+                print(f"{dataset:12} {name:8} {engine_s * 1e3:10.2f} {plain_s * 1e3:10.2f} {ratio:7.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
