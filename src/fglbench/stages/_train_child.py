@@ -23,6 +23,7 @@ from fglbench.cards import claimed_card
 from fglbench.errors import FglbenchError
 from fglbench.registry import use_folders
 from fglbench.stages.train import Watcher, train
+from fglbench.storage import disk_trouble
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's sys/prctl.h
 _POLL_S = 1.0
@@ -53,8 +54,9 @@ class Reporter(Watcher):
 
 
 def _leave() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(1)
 
 
@@ -102,8 +104,10 @@ def _main(events: int) -> None:
                 watcher=reporter,
             )
     except Exception as error:  # of the job, not of a cell
-        traceback.print_exc()
-        reporter.report(error=str(error) if isinstance(error, FglbenchError) else f"{type(error).__name__}: {error}")
+        known = error if isinstance(error, FglbenchError) else disk_trouble(error, Path(request["folder"]))
+        reporter.report(error=str(known) if known else f"{type(error).__name__}: {error}")
+        with suppress(OSError):  # the log may be on the very disk that is full
+            traceback.print_exc()
         _leave()
 
 

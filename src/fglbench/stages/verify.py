@@ -20,9 +20,9 @@ from fglbench.datasets.base import content_hash, load_graph
 from fglbench.errors import StorageError
 from fglbench.stages.job import NOT_RUN
 from fglbench.stages.preprocess import FILE
+from fglbench.stages.run_record import RECORD
 from fglbench.storage import exclusive, hash_file, read_json, read_npz
 
-RECORD = "run.json"
 _STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
 """The stages with seeds, in their order, and the file of a seed that each writes last."""
 
