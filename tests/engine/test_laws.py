@@ -643,6 +643,8 @@ def test_chunks_under_a_memory_limit(five: Case) -> None:
     assert clients_at_once(federation, HIDDEN, 1000, None) is None
     assert clients_at_once(federation, HIDDEN, 1000, 10_000) == 5
     assert clients_at_once(federation, HIDDEN, 10**9, 1) == 1
+    assert clients_at_once(federation, HIDDEN, 1000, 1) == 5
+    assert clients_at_once(federation, HIDDEN, 1000, 1, edge_values=10_000) == 1
     limits = [clients_at_once(federation, 64, 2**20, memory) or 0 for memory in (1, 4, 8, 12, 16, 100)]
     assert limits == sorted(limits) and len(set(limits)) > 2
 

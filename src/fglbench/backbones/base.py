@@ -46,12 +46,14 @@ class Backbone(ABC):
         hops: applications of the operator inside the first linear map.
         propagations: applications after it.
         head: names of the parameters of the last layer (personal in FedPer).
+        edge_values: numbers that a step keeps for every edge, which counts where memory is limited.
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
     hops: int
     propagations: int
     head: list[str]
+    edge_values: int = 0
     neighbours: int | None = None
 
     def __init__(self, settings: Any, features: int, classes: int):

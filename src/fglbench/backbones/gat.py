@@ -18,6 +18,7 @@ from fglbench.federation.parameters import Parameters
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 2
+_COPIES_OF_EDGES = 12  # where edges lead, by target and by source; scores, shares, dropout and their gradients
 
 
 class Settings(ComponentSettings):
@@ -41,6 +42,7 @@ class Backbone(base.Backbone):
         last = settings.depth - 1
         self.head = [f"{last}.{part}" for part in ("weight", "bias", "source", "target")]
         self._heads = [settings.heads] * last + [1]
+        self.edge_values = _COPIES_OF_EDGES * sum(self._heads)
         each = -(-settings.hidden // settings.heads)
         self._widths = base.widths(features, each * settings.heads, classes, settings.depth)
 

@@ -9,7 +9,9 @@ _OPERATORS = 2  # one that reaches the outputs, one that reaches the rows below;
 _COPIES_OF_PARAMETERS = 3  # gradients, and the update's temporaries
 
 
-def clients_at_once(federation: Federation, width: int, parameter_bytes: int, memory_mb: int | None) -> int | None:
+def clients_at_once(
+    federation: Federation, width: int, parameter_bytes: int, memory_mb: int | None, edge_values: int = 0
+) -> int | None:
     """The largest number of clients whose working memory fits, at least one; None (all) without a limit.
 
     The working memory of a client is estimated from its rows, the widest layer, its features, operators and parameters;
@@ -19,6 +21,7 @@ def clients_at_once(federation: Federation, width: int, parameter_bytes: int, me
         width: columns of the widest layer.
         parameter_bytes: of one client's parameters.
         memory_mb: limit in MiB.
+        edge_values: numbers that a step keeps for every edge.
     """
     if memory_mb is None:
         return None
@@ -32,7 +35,7 @@ def clients_at_once(federation: Federation, width: int, parameter_bytes: int, me
     edges = np.diff(federation.operator.indptr[federation.ptr])
     each = (
         features
-        + _OPERATORS * 16 * edges
+        + (_OPERATORS * 16 + 4 * edge_values) * edges
         + 4 * rows * width * _COPIES_OF_ROWS
         + parameter_bytes * _COPIES_OF_PARAMETERS
     )

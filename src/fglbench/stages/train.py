@@ -232,6 +232,7 @@ def _run(
         max(tensor.shape[-1] for tensor in initial.values()),
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],
+        backbone.edge_values,
     )
     known({"chunk_clients": chunk, "clients": federation.num_clients})
     result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
