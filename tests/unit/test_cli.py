@@ -65,7 +65,7 @@ def test_list_names_everything_and_imports_no_heavy_library(tmp_path: Path) -> N
 def test_list_of_one_kind_shows_settings_on_request(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", kind]) == 0
     short = capsys.readouterr().out
-    assert "  fedprox  FedProx (Li et al." in short
+    assert re.search(r"\n  fedprox +FedProx \(Li et al\.", short)
     assert "mu" not in short and "cora" not in short
     assert main(["list", kind, "--settings"]) == 0
     assert "mu  0.01  float >= 0  Weight of the proximal term." in capsys.readouterr().out
