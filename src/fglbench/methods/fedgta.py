@@ -3,7 +3,8 @@
 After local training every client propagates its soft labels (eq. 3) and sends their moments (eq. 5) and its smoothing
 confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7), of those whose moments have a cosine
 similarity of at least epsilon with its own (eq. 6). The adjacency matrix has self-loops, as the paper says of its own:
-a node is among its neighbours in eq. 3, and D in eq. 4 counts it.
+a node is among its neighbours in eq. 3, and D in eq. 4 counts it. Rows of Y^l may exceed 1 (node of many neighbours
+with few), so that moments of high order are those of hubs; the public variant bounds them.
 
 `variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
 step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
