@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
+__all__ = ["AggregatedSettings", "Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
 
 
 class Section(BaseModel):
@@ -21,3 +21,10 @@ class Section(BaseModel):
 
 class ComponentSettings(Section):
     """Settings of one component; every field has a default and a description."""
+
+
+class AggregatedSettings(ComponentSettings):
+    """Settings of a method that leaves aggregation to another one, see `methods/_aggregated.py`."""
+
+    aggregation: str = Field("fedavg", description="The method that aggregates.")
+    aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")

@@ -69,8 +69,8 @@ def test_without_logits_only_classes_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chunk", [None, 1])
 def test_logits_of_a_reading_belong_to_its_predictions(tmp_path: Path, chunk: int | None) -> None:
     case = tiny_case(tmp_path)
-    result, (federation, backbone) = trained(case, "local")
-    found = reading_logits(result, federation, backbone, chunk_clients=chunk)
+    result, (_, backbone) = trained(case, "local")
+    found = reading_logits(result, backbone, chunk_clients=chunk)
     for reading in ("val", "last", "test"):
         np.testing.assert_array_equal(found[f"{reading}_logits"].argmax(1), result.predictions[reading])
     for client in range(3):

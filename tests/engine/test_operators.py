@@ -9,12 +9,13 @@ import torch
 from federations import random_graph
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from fglbench.federation.adjacency import normalised
 from fglbench.federation.attention import Edges, attend
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, SparseOperator, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.optimiser import OPTIMISERS
 from fglbench.federation.parameters import mix, rows_of, stack, take
-from fglbench.stages.preprocess import normalised, row_normalised
+from fglbench.stages.preprocess import row_normalised
 
 PTR = [0, 4, 4, 9]  # the second client has no row
 

@@ -8,7 +8,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from fglbench.datasets.base import save_graph
 from fglbench.errors import DataError
-from fglbench.stages.preprocess import FILE, normalised, pays, preprocess, propagated, row_normalised, split_of
+from fglbench.federation.adjacency import normalised
+from fglbench.stages.preprocess import FILE, pays, preprocess, propagated, row_normalised, split_of
 from fglbench.stages.split import split
 from fglbench.storage import read_json, read_npz
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fglbench.config import problems as wording
-from fglbench.config.entries import component_settings, labels, settings_class
+from fglbench.config.entries import aggregation_entry, component_settings, labels, settings_class
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import DataError, FglbenchError, suggest
@@ -103,14 +103,23 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
         if kind == "scheme" and entry.name == "whole":
             found.append(f"{where}: 'whole' is what centralised methods use by themselves; name a partition scheme.")
             continue
-        try:
-            component_settings(kind, entry)
-        except ValidationError as error:
-            model = settings_class(kind, entry.name)
-            found += [text.removeprefix(": ") for text in wording.sentences(error, model, "", where)]
-        except FglbenchError as error:
-            found.append(f"{where}: {error}")
+        found += _settings_problems(where, kind, entry)
     return found
+
+
+def _settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
+    try:
+        settings = component_settings(kind, entry)
+    except ValidationError as error:
+        model = settings_class(kind, entry.name)
+        return [text.removeprefix(": ") for text in wording.sentences(error, model, "", where)]
+    except FglbenchError as error:
+        return [f"{where}: {error}"]
+    try:
+        inner = aggregation_entry(settings)
+    except FglbenchError as error:
+        return [f"{where}.aggregation: {error}"]
+    return _settings_problems(f"{where}.aggregation_settings", kind, inner) if inner else []
 
 
 def _protocol_problems(study: Study) -> list[str]:

@@ -5,7 +5,8 @@ from typing import Any
 from fglbench import registry
 from fglbench.config.schema import Entry
 from fglbench.datasets import catalogue
-from fglbench.settings import ComponentSettings
+from fglbench.errors import ComponentError, suggest
+from fglbench.settings import AggregatedSettings, ComponentSettings
 
 
 def settings_class(kind: str, name: str) -> type[ComponentSettings]:
@@ -28,6 +29,25 @@ def component_settings(kind: str, entry: Entry, defaults: dict[str, Any] | None 
     model = settings_class(kind, entry.name)
     own = {key: value for key, value in (defaults or {}).items() if key in model.model_fields and value is not None}
     return model(**{**own, **entry.settings})
+
+
+def aggregation_entry(settings: ComponentSettings) -> Entry | None:
+    """The method that a method with `AggregatedSettings` leaves aggregation to; None for others.
+
+    Raises:
+        ComponentError: there is no such method, or it cannot aggregate for another one.
+    """
+    if not isinstance(settings, AggregatedSettings):
+        return None
+    name = settings.aggregation
+    able = [method for method in registry.names("method") if _aggregates(registry.declaration("method", method))]
+    if name not in able:
+        raise ComponentError(f"'{name}' is not a method that aggregates for another one. {suggest(name, able)}")
+    return Entry.model_validate({**settings.aggregation_settings, "name": name})
+
+
+def _aggregates(declared: registry.Declaration) -> bool:
+    return not issubclass(declared.settings, AggregatedSettings) and not declared.constants.get("CENTRALISED", False)
 
 
 def labels(entries: list[Entry]) -> list[str]:

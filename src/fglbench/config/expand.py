@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import component_settings, labels
+from fglbench.config.entries import aggregation_entry, component_settings, labels
 from fglbench.config.identity import (
     ENGINE_VERSION,
     PREPROCESS_VERSION,
@@ -140,10 +140,16 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
 
     Settings that are null are left out, so that a new setting whose default null changes nothing keeps every path.
     """
+    settings = component_settings("method", entry)
+    resolved, versions = settings.model_dump(exclude_none=True), {}
+    if inner := aggregation_entry(settings):
+        resolved["aggregation_settings"] = component_settings("method", inner).model_dump(exclude_none=True)
+        versions["aggregation_version"] = registry.declaration("method", inner.name).version
     spec = {
         "method": entry.name,
         "version": registry.declaration("method", entry.name).version,
-        "settings": component_settings("method", entry).model_dump(exclude_none=True),
+        **versions,
+        "settings": resolved,
         "backbone": {
             "name": backbone.name,
             "version": registry.declaration("backbone", backbone.name).version,

@@ -44,6 +44,10 @@ class Batches:
         self._orders = [numpy_stream(seed, "batches", client) for client in clients] if batch_size else []
         self._sampling = [numpy_stream(seed, "sampling", client) for client in clients] if backbone.neighbours else []
 
+    def use(self, federation: Federation) -> None:
+        """Goes on with other graphs of the same clients and training nodes."""
+        self._federation, self._last = federation, None
+
     def build(self, clients: np.ndarray) -> None:
         """Makes the view of some clients ahead of the first round, where it is one that stays."""
         if not self._batch_size and not self._backbone.neighbours:

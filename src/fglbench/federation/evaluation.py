@@ -14,7 +14,7 @@ from fglbench.federation.parameters import Parameters
 
 
 class Evaluator:
-    """Predicts all nodes of all clients.
+    """Predicts all nodes of all clients (of rows that a method added it predicts none).
 
     Args:
         chunk_clients: clients evaluated at once, whose views are then built anew each time and not kept; None for all.
@@ -32,8 +32,13 @@ class Evaluator:
         self._kept = [self._view(clients)] if len(self._chunks) == 1 else None
 
     def _view(self, clients: np.ndarray) -> View:
-        backbone = self._backbone
-        return self._federation.view(clients, backbone.hops, backbone.propagations, training=False, device=self._device)
+        backbone, federation = self._backbone, self._federation
+        given = federation.given
+        if given is not None:
+            given = given[np.isin(federation.client_of[given], clients)]
+        return federation.view(
+            clients, backbone.hops, backbone.propagations, training=False, outputs=given, device=self._device
+        )
 
     @torch.no_grad()
     def run(self, parameters: Parameters) -> np.ndarray | None:

@@ -148,6 +148,9 @@ class Federation:
         combine: how the hops of the first map are combined: "last" (A^hops X), "each" (every A^l X for itself), or
             coefficients c (sum over l of c_l A^l X).
         hop_features: [propagated, N, num_features] float32, A X, A^2 X, ...; with "each" and propagated above 0.
+        nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
+        given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
+            None: all.
     """
 
     ptr: np.ndarray
@@ -159,6 +162,8 @@ class Federation:
     propagated: int = 0
     combine: Combine = "last"
     hop_features: np.ndarray | None = None
+    nodes: np.ndarray | None = None
+    given: np.ndarray | None = None
 
     @property
     def num_clients(self) -> int:

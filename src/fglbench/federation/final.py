@@ -14,14 +14,15 @@ from fglbench.federation.record import Result
 
 def reading_logits(
     result: Result,
-    federation: Federation,
     backbone: Backbone,
     device: torch.device | str = "cpu",
     chunk_clients: int | None = None,
 ) -> dict[str, np.ndarray]:
     """`<reading>_logits` [N, classes] float32: every client's model on all nodes of its own graph."""
-    evaluator = Evaluator(federation, backbone, device, chunk_clients)
-    return {f"{reading}_logits": evaluator.logits(parameters) for reading, parameters in result.parameters.items()}
+    return {
+        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, device, chunk_clients).logits(parameters)
+        for reading, parameters in result.parameters.items()
+    }
 
 
 def global_test(

@@ -65,6 +65,14 @@ def train(
         round when a client's loss is not finite or exceeds `EXPLODED_LOSS`.
     """
     clients = federation.num_clients
+    recorder = Recorder(federation, schedule.selection_mean)
+    train_nodes = federation.count(TRAIN)
+    began = time.perf_counter()
+    prepared = method.prepare(seed, device, chunk_clients or clients)
+    federation = prepared.federation
+    recorder.sent(prepared.bytes_up, prepared.bytes_down)
+    _synchronise(device)
+    recorder.train_seconds += time.perf_counter() - began
     start = backbone.initial(torch_stream(seed, "initialisation"))
     current = {name: tensor.to(device) for name, tensor in stacked.stack(start, clients).items()}
     shared = method.shared(list(current))
@@ -73,8 +81,6 @@ def train(
     batches = Batches(federation, backbone, schedule.batch_size, seed, device)
     local = LocalTraining(batches, backbone, method, schedule, streams, chunk_clients or clients)
     evaluator = Evaluator(federation, backbone, device, chunk_clients)
-    recorder = Recorder(federation, schedule.selection_mean)
-    train_nodes = federation.count(TRAIN)
     parameter_bytes = stacked.bytes_of(current, shared)
     if train_nodes.any() and schedule.participation >= 1.0 and (chunk_clients or clients) >= clients:
         batches.build(np.flatnonzero(train_nodes))  # the view of every round is start-up, not training
@@ -106,6 +112,11 @@ def train(
             if mixing is not None:
                 current = stacked.mix(trained, shared, mixing)
             method.after(finished, current)
+            rebuilt = method.rebuild(finished)
+            if rebuilt is not None:
+                federation = rebuilt
+                batches.use(federation)
+                evaluator = Evaluator(federation, backbone, device, chunk_clients)
         _synchronise(device)
         recorder.train_seconds += time.perf_counter() - began
 
@@ -114,7 +125,7 @@ def train(
         predictions = evaluator.run(scored)
         if predictions is None:
             return recorder.diverged(number)
-        validation = recorder.add(number, predictions, scored, losses, sent_up, sent_down, mixing)
+        validation = recorder.add(number, predictions, scored, losses, sent_up, sent_down, mixing, federation)
         recorder.eval_seconds += time.perf_counter() - began
         if on_round is not None:
             on_round(number, float(np.mean(losses[active])) if len(active) else math.nan, validation)

@@ -29,6 +29,7 @@ class Result:
             of more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
         scores: what else is scored, by `federation.final`.
         parameters: per reading the stacked parameters of its round; empty unless ok.
+        graphs: per reading the client graphs they were scored on, which a method may have changed; empty unless ok.
         train_seconds, eval_seconds: of the loop.
     """
 
@@ -40,6 +41,7 @@ class Result:
     mixing: dict[str, np.ndarray] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict)
     parameters: dict[str, Parameters] = field(default_factory=dict)
+    graphs: dict[str, Federation] = field(default_factory=dict)
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
 
@@ -62,6 +64,11 @@ class Recorder:
         self._mixing: dict[int, np.ndarray] = {}
         self.train_seconds = self.eval_seconds = 0.0
 
+    def sent(self, up: int, down: int) -> None:
+        """Counts bytes."""
+        self._up += up
+        self._down += down
+
     def score(self, predictions: np.ndarray, role: int) -> tuple[np.ndarray, float]:
         """Correct nodes per client [C] and the accuracy by this recorder's mean (nan where nobody has such nodes)."""
         federation, sizes = self._federation, self._sizes[role]
@@ -83,10 +90,10 @@ class Recorder:
         sent_up: int,
         sent_down: int,
         mixing: Tensor | None = None,
+        graphs: Federation | None = None,
     ) -> float:
         """Records a round and keeps its predictions where they are the best so far; returns validation accuracy."""
-        self._up += sent_up
-        self._down += sent_down
+        self.sent(sent_up, sent_down)
         val_correct, validation = self.score(predictions, VAL)
         test_correct, test = self.score(predictions, TEST)
         self._rows.append((number, self.train_seconds, losses, val_correct, test_correct, self._up, self._down))
@@ -101,6 +108,7 @@ class Recorder:
             self._result.predictions[reading] = predictions
             self._result.rounds[reading] = number
             self._result.parameters[reading] = parameters
+            self._result.graphs[reading] = graphs or self._federation
         self._keep_mixing(number, mixing)
         return validation
 
@@ -119,7 +127,7 @@ class Recorder:
         """The result of a run stopped in round `number`: its history, and nothing that could be scored."""
         result = self._close()
         result.state, result.diverged_round = "diverged", number
-        result.predictions, result.rounds, result.parameters = {}, {}, {}
+        result.predictions, result.rounds, result.parameters, result.graphs = {}, {}, {}, {}
         return result
 
     def _close(self) -> Result:

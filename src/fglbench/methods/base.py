@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fglbench.backbones.base import Backbone, Output
@@ -69,13 +70,27 @@ class Round:
     uploads: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What training starts from.
+
+    Attributes:
+        federation: the graphs to train and predict on: of the same clients and nodes, `given` where rows were added.
+        bytes_up, bytes_down: what all clients together sent and received for it.
+    """
+
+    federation: Federation
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
 class Method:
     """Base of all methods: trains locally and shares nothing.
 
     Attributes:
         settings: the resolved settings.
         backbone: the local model.
-        federation: the clients' graphs; never modified.
+        federation: the clients' graphs as they were split; never modified.
     """
 
     def __init__(self, settings: Any, backbone: Backbone, federation: Federation):
@@ -86,6 +101,16 @@ class Method:
     def not_applicable(self) -> str | None:
         """The reason why this pair of method and backbone makes no sense, or None."""
         return None
+
+    def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> Prepared:
+        """The federation to train on; its seconds count as training.
+
+        Args:
+            seed: of the cell.
+            device: of the training.
+            chunk_clients: clients to work on at once; must not change a number.
+        """
+        return Prepared(self.federation)
 
     def shared(self, names: list[str]) -> list[str]:
         """The parameter names that travel and are mixed."""
@@ -118,3 +143,7 @@ class Method:
 
         The tensors themselves are not to be written to: they share memory among clients, or with `round.parameters`.
         """
+
+    def rebuild(self, round: Round) -> Federation | None:
+        """Other graphs of the same rows to score this round and to train the next ones on; None keeps them."""
+        return None

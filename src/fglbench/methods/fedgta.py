@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.operators import SparseOperator
 from fglbench.federation.parameters import rows_of
@@ -110,10 +111,7 @@ class Graph:
     """
 
     def __init__(self, federation: Federation, device: torch.device):
-        edges = federation.operator.tocoo()
-        apart = edges.row != edges.col
-        pattern = (np.ones(apart.sum(), dtype=np.float32), (edges.row[apart], edges.col[apart]))
-        adjacency = sp.csr_matrix(pattern, shape=edges.shape)
+        adjacency = adjacency_of(federation.operator)
         degrees = np.diff(adjacency.indptr)
         scale = sp.diags(((degrees + 1.0) ** -0.5).astype(np.float32))
         clients, sizes = federation.num_clients, np.diff(federation.ptr)

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, StorageError
+from fglbench.federation.adjacency import normalised
 from fglbench.partition.split import NONE, TEST, TRAIN
 from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.split import Split, load_split
@@ -33,23 +34,6 @@ FILE = "federation.npz"
 
 _DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
 _MOST_FILLED_BYTES = 2**30
-
-
-def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> sp.csr_matrix:
-    """D^(r-1) (A + I) D^(-r), [N, N] float32 CSR; D are the degrees with self-loops.
-
-    Args:
-        adjacency: [N, N] symmetric, ones, no self-loops.
-        r: kernel coefficient in [0, 1]; 0.5 is symmetric, 0 averages over neighbours.
-        self_loops: without them it is D^(r-1) A D^(-r) of the degrees without, and rows without edges are zero.
-    """
-    looped = adjacency
-    if self_loops:
-        looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
-    degree = np.maximum(np.asarray(looped.sum(axis=1)).ravel().astype(np.float64), 1.0)
-    rows = np.repeat(degree ** (r - 1.0), np.diff(looped.indptr))
-    values = (rows * (degree**-r)[looped.indices]).astype(np.float32)
-    return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
 
 
 def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
@@ -217,4 +201,5 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         propagated=spec["hops"] if "x" in arrays or "hop_x" in arrays else 0,
         combine=tuple(combine) if isinstance(combine, list) else combine,
         hop_features=arrays.get("hop_x"),
+        nodes=arrays["nodes"],
     )

@@ -238,7 +238,7 @@ def _run(
     result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
     if result.state == "ok":
         if spec.get("logits"):
-            result.scores |= reading_logits(result, federation, backbone, device, chunk)
+            result.scores |= reading_logits(result, backbone, device, chunk)
         if kind := spec.get("global_test"):
             tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
             result.scores |= global_test(result, tested, backbone, bool(spec.get("logits")), device)

@@ -1,0 +1,20 @@
+"""FedSage (Zhang et al., NeurIPS 2021, section 3.3): GraphSAGE under FedAvg, or under another aggregation.
+
+The same as `aggregation` by itself on the backbone sage; this name refuses other backbones.
+"""
+
+from fglbench.methods import _aggregated
+from fglbench.settings import AggregatedSettings
+
+VERSION = 1
+
+
+class Settings(AggregatedSettings):
+    pass
+
+
+class Method(_aggregated.Method):
+    def not_applicable(self) -> str | None:
+        if not type(self.backbone).__module__.endswith(".sage"):
+            return "FedSage is GraphSAGE under federated aggregation; use the backbone sage"
+        return super().not_applicable()
