@@ -1,0 +1,276 @@
+"""The neighbour generator of FedSage+: what several clients learn it from, and the generator itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, smooth_l1_loss
+
+from fglbench.backbones import sage
+from fglbench.backbones.base import linear_layers
+from fglbench.federation import parameters as stacked
+from fglbench.federation.federation import Federation, View
+from fglbench.federation.operators import SparseOperator, no_dropout, stacked_bias, stacked_linear
+from fglbench.federation.parameters import Parameters
+from fglbench.methods._mending import impair, mend
+from fglbench.seeding import derive, torch_stream
+
+_BLOCK = 2**26  # distances held at once: 256 MB
+
+
+class Hidden:
+    """What S clients know about the nodes that they hide from themselves.
+
+    A node gets as many vectors as it has hidden neighbours, at most `neighbours`; M in all.
+
+    Attributes:
+        federation: the n nodes that stay.
+        ptr: [S + 1] their boundaries by client.
+        missing: [n] float32 hidden neighbours.
+        owners: [M] ascending, the node of each vector.
+        slots: [M] which of its node's vectors it is.
+        vector_ptr: [S + 1] boundaries of the vectors.
+        mean, vector_mean: [S, n] and [S, M] sums over a client's nodes and vectors, divided by its nodes.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        neighbours: int,
+        share: float,
+        seed: int,
+        device: torch.device | str = "cpu",
+    ):
+        impaired = impair(federation, share, seed, clients)
+        self.federation = impaired.federation
+        self.ptr = self.federation.ptr.tolist()
+        self.missing = torch.from_numpy(impaired.missing).float().to(device)
+        counts = np.minimum(impaired.missing, neighbours)
+        self.owners, self.slots = vectors_of(counts)
+        self.vector_ptr = np.searchsorted(self.owners, self.federation.ptr).tolist()
+        shares = (1.0 / np.diff(self.federation.ptr)).astype(np.float32)
+        self.mean, self.vector_mean = (
+            SparseOperator(
+                sp.csr_matrix(
+                    (np.repeat(shares, np.diff(ptr)), np.arange(ptr[-1]), ptr), shape=(len(clients), ptr[-1])
+                ),
+                device,
+            )
+            for ptr in (self.ptr, self.vector_ptr)
+        )
+        self._features = federation.features
+        lost = impaired.lost[self.owners].tocsc()
+        self._near = []  # of each client: its hidden rows, what is looked up there, and which vectors may match which
+        for (first, last), (start, stop) in zip(pairwise(self.vector_ptr), pairwise(federation.ptr), strict=True):
+            rows = start + np.flatnonzero(np.diff(lost.indptr[start : stop + 1]))
+            allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
+            self._near.append((rows, Candidates(federation.features[rows], device), allowed))
+        mended, added = mend(self.federation, self.owners, None)
+        self.view = mended.view(np.arange(len(clients)), 1, 1, training=True, device=device)
+        reached = self.view.levels[0]
+        present = np.isin(added, reached)
+        base = mended.features[reached]
+        self._base = torch.from_numpy(base if isinstance(base, np.ndarray) else base.toarray()).to(device)
+        self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
+        self._places = torch.from_numpy(np.searchsorted(reached, added[present])).to(device)
+
+    def nearest(self, vectors: Tensor) -> Tensor:
+        """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
+        chosen = np.zeros(len(self.owners), dtype=np.int64)
+        for (first, last), (rows, candidates, allowed) in zip(pairwise(self.vector_ptr), self._near, strict=True):
+            if first < last:
+                found = candidates.nearest(vectors[first:last], [0, len(rows)], allowed)
+                chosen[first:last] = rows[found[:, 0]]
+        return _dense(self._features[chosen], vectors)
+
+    def mended_view(self, vectors: Tensor) -> View:
+        """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""
+        x = self._base.index_copy(0, self._places, vectors[self._vectors])
+        return replace(self.view, features=[x])
+
+
+def vectors_of(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of [n] counts the node of each vector, ascending, and its number among that node's: [counts.sum()] both."""
+    owners = np.repeat(np.arange(len(counts)), counts)
+    return owners, np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+class Candidates:
+    """Feature rows to look up the nearest of, [rows, num_features] dense or CSR."""
+
+    def __init__(self, features: np.ndarray | sp.csr_matrix, device: torch.device | str):
+        self._rows: SparseOperator | Tensor
+        if isinstance(features, np.ndarray):
+            self._rows = torch.from_numpy(features).to(device)
+            squares = np.square(features).sum(1, keepdims=True)
+        else:
+            self._rows = SparseOperator(features, device)
+            squares = features.multiply(features).sum(1)
+        self._half = torch.from_numpy(np.asarray(squares, dtype=np.float32) / 2).to(device)
+
+    def nearest(self, vectors: Tensor, ptr: list[int], allowed: Tensor | None = None) -> np.ndarray:
+        """[M, groups] int64: the row of each group `ptr[g]:ptr[g + 1]` with the least squared distance to a vector.
+
+        Args:
+            vectors: [M, num_features].
+            ptr: boundaries of the groups, none empty.
+            allowed: [M, rows] bool; None allows all.
+        """
+        size = max(1, _BLOCK // max(1, len(self._half)))
+        found = [np.empty((0, len(ptr) - 1), dtype=np.int64)]
+        for first in range(0, len(vectors), size):
+            block = vectors[first : first + size]
+            distance = self._half - self._rows @ block.T.contiguous()  # less the vectors' own squares, and halved
+            if allowed is not None:
+                distance = distance.masked_fill(~allowed[first : first + size].T, torch.inf)
+            groups = [start + distance[start:stop].argmin(0) for start, stop in pairwise(ptr)]
+            found.append(torch.stack(groups, dim=1).cpu().numpy())
+        return np.concatenate(found)
+
+
+def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, clients: np.ndarray) -> Tensor:
+    """[M, num_features]: the mean over all other clients of their node closest to each vector.
+
+    The squared distances to these nodes have the same gradient, in the mean, as that to their mean.
+
+    Args:
+        everyone: the features of all clients.
+        federation: all clients, at least two.
+        vectors: [M, num_features].
+        clients: [M] whose each vector is.
+    """
+    number = federation.num_clients
+    chosen = everyone.nearest(vectors, federation.ptr.tolist())
+    others = np.arange(number) != clients[:, np.newaxis]
+    indptr = np.arange(len(clients) + 1) * (number - 1)
+    shares = np.full(indptr[-1], 1.0 / (number - 1), dtype=np.float32)
+    pick = sp.csr_matrix((shares, chosen[others], indptr), shape=(len(clients), len(federation.labels)))
+    return _dense(pick @ federation.features, vectors)
+
+
+class Generator:
+    """Encoder, degree head, feature head and classifier of S clients.
+
+    Args:
+        settings: of FedSage+.
+        features, classes: numbers of both.
+        clients: [S] ids; all start alike, and each draws its noise from a stream of its own.
+        seed: of the cell.
+        device: where tensors live.
+    """
+
+    def __init__(
+        self, settings: Any, features: int, classes: int, clients: np.ndarray, seed: int, device: torch.device | str
+    ):
+        width = settings.width
+        self._settings = settings
+        self._shape = (settings.neighbours, features)
+        own = sage.Settings(hidden=width, dropout=0.0)
+        self._encoder = sage.Backbone(own, features, width)
+        self._classifier = sage.Backbone(own, features, classes)
+        stream = torch_stream(seed, "fedsage+ initialisation")
+        layers = [(width, 1), (width, width), (width, settings.neighbours * features)]
+        start = {
+            "encoder": self._encoder.initial(stream),
+            "head": linear_layers(stream, layers),
+            "classifier": self._classifier.initial(stream),
+        }
+        self.parameters = {
+            part: {name: own.to(device).requires_grad_() for name, own in stacked.stack(one, len(clients)).items()}
+            for part, one in start.items()
+        }
+        self._streams = [torch.Generator().manual_seed(derive(seed, "fedsage+ noise", int(c))) for c in clients]
+
+    def encode(self, federation: Federation) -> Callable[[], Tensor]:
+        """Computes the representations [n, width] of all nodes."""
+        device = self.parameters["head"]["0.bias"].device
+        view = federation.view(np.arange(federation.num_clients), 1, 1, training=False, device=device)
+        return lambda: self._encoder.forward(self.parameters["encoder"], view, no_dropout).logits
+
+    def degrees(self, z: Tensor, ptr: list[int]) -> Tensor:
+        """[n] predicted numbers of missing neighbours; below 0 means none."""
+        return self._layer(0, z, ptr).squeeze(1)
+
+    def vectors(self, z: Tensor, ptr: list[int], owners: np.ndarray, slots: np.ndarray) -> Tensor:
+        """[M, num_features] generated neighbours: of a node's vectors, all from one draw of noise, those asked for.
+
+        Args:
+            z: [n, width] representations.
+            ptr: their boundaries by client.
+            owners, slots: [M] the node of each vector, ascending, and its number.
+        """
+        nodes, node_of = np.unique(owners, return_inverse=True)
+        own_ptr = np.searchsorted(nodes, ptr).tolist()
+        sizes = np.diff(own_ptr)
+        noise = [
+            torch.randn(int(size), z.shape[1], generator=own) for size, own in zip(sizes, self._streams, strict=True)
+        ]
+        noisy = z[torch.from_numpy(nodes).to(z.device)] + torch.cat(noise).to(z.device)
+        all_of_a_node = self._layer(2, self._layer(1, noisy, own_ptr).relu(), own_ptr).tanh()
+        places = torch.from_numpy(node_of * self._shape[0] + slots).to(z.device)
+        return all_of_a_node.reshape(-1, self._shape[1])[places]
+
+    def _layer(self, number: int, x: Tensor, ptr: list[int]) -> Tensor:
+        head: Parameters = self.parameters["head"]
+        return stacked_bias(stacked_linear(x, head[f"{number}.weight"], ptr), head[f"{number}.bias"], ptr)
+
+    def train(self, hidden: Hidden, pull: Callable[[Tensor], Tensor] | None) -> None:
+        """Local epochs, then those in which other clients pull at the vectors.
+
+        Args:
+            hidden: of the same clients.
+            pull: gives what the vectors [M, num_features] are pulled to; None where there are no other clients.
+        """
+        settings = self._settings
+        every = [tensor for part in self.parameters.values() for tensor in part.values()]
+        optimiser = torch.optim.Adam(every, lr=settings.lr)
+        encode = self.encode(hidden.federation)
+        for epoch in range(settings.epochs + settings.federated_epochs):
+            optimiser.zero_grad()
+            losses = self.losses(encode(), hidden, pull if epoch >= settings.epochs else None)
+            losses.sum().backward()
+            optimiser.step()
+
+    def losses(self, z: Tensor, hidden: Hidden, pull: Callable[[Tensor], Tensor] | None) -> Tensor:
+        """[S] each client's loss, the weighted sum of its terms.
+
+        Args:
+            z: [n, width] representations of the nodes that stay.
+            hidden, pull: as in `train`.
+        """
+        settings = self._settings
+        degrees = smooth_l1_loss(self.degrees(z, hidden.ptr), hidden.missing, reduction="none").unsqueeze(1)
+        vectors = self.vectors(z, hidden.ptr, hidden.owners, hidden.slots)
+        constant = vectors.detach()
+        distance = settings.feature_weight * (vectors - hidden.nearest(constant)).square().sum(1, keepdim=True)
+        if pull is not None:
+            distance = distance + settings.cross_weight * (vectors - pull(constant)).square().sum(1, keepdim=True)
+        view = hidden.mended_view(vectors)
+        logits = self._classifier.forward(self.parameters["classifier"], view, no_dropout).logits
+        classes = cross_entropy(logits, view.labels, reduction="none").unsqueeze(1)
+        total = settings.degree_weight * (hidden.mean @ degrees) + hidden.vector_mean @ distance
+        return (total + settings.class_weight * (view.client_mean @ classes)).squeeze(1)
+
+    @torch.no_grad()
+    def generate(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
+        """The owner [G] of each generated neighbour, ascending, and its features [G, num_features] float32."""
+        z, ptr = self.encode(federation)(), federation.ptr.tolist()
+        counts = self.degrees(z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
+        owners, slots = vectors_of(counts)
+        return owners, self.vectors(z, ptr, owners, slots).cpu().numpy()
+
+    def exchanged_bytes(self, hidden: Hidden) -> int:
+        """What S clients show the others once: noisy representations of nodes with vectors, and the feature head."""
+        head = stacked.bytes_of(self.parameters["head"], [name for name in self.parameters["head"] if name[0] != "0"])
+        nodes = len(np.unique(hidden.owners))
+        return 4 * nodes * self._settings.width + head * len(self._streams)
+
+
+def _dense(rows: np.ndarray | sp.csr_matrix, like: Tensor) -> Tensor:
+    return torch.from_numpy(rows if isinstance(rows, np.ndarray) else rows.toarray()).to(like)

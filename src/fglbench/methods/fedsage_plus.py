@@ -1,0 +1,65 @@
+"""FedSage+ (Zhang et al., NeurIPS 2021, sections 3.2 and 3.3): FedSage on graphs mended by a neighbour generator.
+
+Every client hides a share of its nodes and learns from what is left how many hidden neighbours a node has (smooth L1)
+and what they look like (noise and representation to `neighbours` vectors; squared distance to the closest hidden
+neighbour), together with a classifier on the graph mended so. In the federated epochs vectors are also pulled to the
+closest node of every other client, by gradients computed there. Then every node gets its predicted number of
+neighbours, and GraphSAGE is trained and tested under `aggregation` on the mended graphs; generated nodes have no label
+and are never predicted.
+
+Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as predicted; distances to
+other clients are averaged over them, not added, so that more clients do not weigh more. A client sends, through the
+server, its noisy representations and feature head to all others, and receives the sum of their gradients.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fglbench.methods import base, fedsage
+from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean
+from fglbench.methods._mending import mend, some_clients
+from fglbench.settings import AggregatedSettings, Field
+
+VERSION = 1
+
+
+class Settings(AggregatedSettings):
+    hidden_share: float = Field(0.5, ge=0, lt=1, description="Share of its nodes that a client hides.")
+    neighbours: int = Field(5, ge=1, le=50, description="Most neighbours generated for a node.")
+    width: int = Field(64, ge=1, description="Width of the generator's layers.")
+    epochs: int = Field(20, ge=0, description="Local epochs of the generator.")
+    federated_epochs: int = Field(20, ge=0, description="Its epochs with the other clients' gradients.")
+    lr: float = Field(0.01, gt=0, description="Its learning rate (Adam).")
+    degree_weight: float = Field(1.0, ge=0, description="Weight of the degree loss.")
+    feature_weight: float = Field(1.0, ge=0, description="Weight of the distance to hidden neighbours.")
+    class_weight: float = Field(1.0, ge=0, description="Weight of the classification loss.")
+    cross_weight: float = Field(1.0, ge=0, description="Weight of the distance to other clients' nodes.")
+
+
+class Method(fedsage.Method):
+    def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
+        settings, federation = self.settings, self.federation
+        number = federation.num_clients
+        everyone = Candidates(federation.features, device)
+        owners, features, shown = [], [], 0
+        for first in range(0, number, chunk_clients):
+            clients = np.arange(first, min(first + chunk_clients, number))
+            own = some_clients(federation, clients)
+            hidden = Hidden(own, clients, settings.neighbours, settings.hidden_share, seed, device)
+            generator = Generator(settings, federation.features.shape[1], federation.classes, clients, seed, device)
+            whose = np.repeat(clients, np.diff(hidden.vector_ptr))
+            generator.train(hidden, _pull(everyone, federation, whose) if number > 1 else None)
+            of, generated = generator.generate(own)
+            owners.append(of + federation.ptr[first])
+            features.append(generated)
+            shown += generator.exchanged_bytes(hidden)
+        mended, _ = mend(federation, np.concatenate(owners), np.concatenate(features))
+        # Shown to each of the others, and their gradients on the way back; to and from the server only once.
+        exchanged = shown * number * settings.federated_epochs if number > 1 else 0
+        return base.Prepared(mended, exchanged, exchanged)
+
+
+def _pull(everyone: Candidates, federation: Any, whose: np.ndarray) -> Any:
+    return lambda vectors: others_mean(everyone, federation, vectors, whose)
