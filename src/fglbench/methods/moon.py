@@ -37,7 +37,7 @@ class Method(fedavg.Method):
         if self.settings.mu == 0 or not self._previous:
             return None
         received, previous = self._constants(step)
-        z = _of_outputs(step.output, step.view)
+        z = of_outputs(step.output, step.view)
         nearer = cosine_similarity(z, received) - cosine_similarity(z, previous)
         contrast = softplus(-nearer / self.settings.temperature).unsqueeze(1)
         return self.settings.mu * (step.view.client_mean @ contrast).squeeze(1)
@@ -48,7 +48,7 @@ class Method(fedavg.Method):
             last = take(self._previous, rows_of(step.clients))
             with torch.no_grad():
                 received, previous = (
-                    _of_outputs(self.backbone.forward(own, step.view, no_dropout), step.view)
+                    of_outputs(self.backbone.forward(own, step.view, no_dropout), step.view)
                     for own in (step.received, last)
                 )
             self._fixed = step.round, step.view, received, previous
@@ -63,7 +63,7 @@ class Method(fedavg.Method):
         }
 
 
-def _of_outputs(output: Output, view: View) -> Tensor:
+def of_outputs(output: Output, view: View) -> Tensor:
     """The representation of the view's output rows, [outputs, width]."""
     z = output.hidden
     for level in range(output.hidden_level, len(view.operators)):

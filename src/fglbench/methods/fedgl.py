@@ -1,0 +1,187 @@
+"""FedGL (Chen et al., 2021): pseudo-labels and a pseudo-graph that the server makes of predictions and embeddings.
+
+After local training clients send both for all their nodes. The server takes, node by node, the mean over the clients
+that hold it, weighted by their training nodes. Where the mean prediction of a node that is not trained on gives a class
+at least `confidence`, that class is its pseudo-label: in the next round clients add `label_weight` times the mean
+cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a client is joined, with weight
+`edge_weight`, to those `neighbours` of the client's other nodes whose mean embeddings have the largest positive cosine
+with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
+aggregated by `aggregation`.
+
+Where no node has two holders, only a client's own predictions return (self-training). Deviation: the paper compares all
+pairs of nodes, O(n^2); here only those that a client can use, its own nodes, in blocks, and keeps the nearest.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from fglbench.federation.adjacency import adjacency_of, normalised
+from fglbench.federation.federation import TRAIN, Federation, View
+from fglbench.federation.operators import no_dropout
+from fglbench.federation.parameters import Parameters, rows_of, take
+from fglbench.methods import _aggregated, base
+from fglbench.methods.moon import of_outputs
+from fglbench.settings import AggregatedSettings, Field
+
+VERSION = 1
+_BLOCK = 2**24  # similarities held at once: 64 MB
+
+
+class Settings(AggregatedSettings):
+    label_weight: float = Field(0.1, ge=0, description="Weight of the pseudo-labels' loss.")
+    confidence: float = Field(0.9, ge=0, le=1, description="Least mean probability of a pseudo-label.")
+    edge_weight: float = Field(0.1, ge=0, description="Weight of the pseudo-graph's edges.")
+    neighbours: int = Field(5, ge=0, description="Edges that a node starts in the pseudo-graph; 0: no pseudo-graph.")
+
+
+class Method(_aggregated.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        size = len(self.federation.labels)
+        nodes = np.arange(size) if self.federation.nodes is None else self.federation.nodes
+        self._node_of = np.unique(nodes, return_inverse=True)[1]
+        self._chunk_clients = self.federation.num_clients
+        self._graphs = self.federation  # with the last pseudo-graph
+        self._labels = np.full(size, -1)  # pseudo-labels, -1 where there is none
+        self._edges = sp.csr_matrix((size, size), dtype=np.float32)
+        self._views: dict[tuple[int, ...], View] = {}  # of the pseudo-labelled nodes, by clients
+
+    def not_applicable(self) -> str | None:
+        if self._joins() and self.federation.propagated and self.federation.combine != "each":
+            return "the pseudo-graph changes an operator that preprocessing has applied; set neighbours: 0"
+        return super().not_applicable()
+
+    def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
+        self._chunk_clients = chunk_clients
+        return super().prepare(seed, device, chunk_clients)
+
+    def _joins(self) -> bool:
+        return bool(self.settings.neighbours and self.settings.edge_weight)
+
+    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
+        """`pseudo_labels` of the clients' nodes, and `edges` [2, E] of the pseudo-graph among them, beside the rest."""
+        sent = dict(super().download(number, clients))
+        rows = np.flatnonzero(np.isin(self.federation.client_of, clients))
+        if number and self.settings.label_weight:
+            sent["pseudo_labels"] = torch.from_numpy(self._labels[rows].astype(np.int32))
+        if number and self._joins():
+            pairs = sp.triu(self._edges[rows][:, rows], format="coo")
+            sent["edges"] = torch.from_numpy(np.stack([pairs.row, pairs.col]).astype(np.int32))
+        return sent
+
+    def loss(self, step: base.Step) -> Tensor | None:
+        inner = super().loss(step)
+        rows = np.flatnonzero((self._labels >= 0) & np.isin(self.federation.client_of, step.clients))
+        if not self.settings.label_weight or not len(rows):
+            return inner
+        device, clients = step.view.labels.device, tuple(step.clients.tolist())
+        if clients not in self._views:
+            self._views = {clients: self._view(step.clients, rows, device)}
+        view = self._views[clients]
+        logits = self.backbone.forward(step.parameters, view, no_dropout).logits
+        labels = torch.from_numpy(self._labels[rows]).to(device)
+        each = cross_entropy(logits, labels, reduction="none").unsqueeze(1)
+        own: Tensor = self.settings.label_weight * (view.client_mean @ each).squeeze(1)
+        return own if inner is None else inner + own
+
+    def upload(self, round: base.Round) -> dict[str, Tensor]:
+        """`predictions` and `embeddings` of all nodes of the clients, row by row, beside the rest."""
+        sent = super().upload(round)
+        if not self.settings.label_weight and not self._joins():
+            return sent
+        predictions, embeddings = [], []
+        for first in range(0, len(round.clients), self._chunk_clients):
+            clients = round.clients[first : first + self._chunk_clients]
+            view = self._view(clients, None, round.weights.device)
+            with torch.no_grad():
+                output = self.backbone.forward(take(round.parameters, rows_of(clients)), view, no_dropout)
+            predictions.append(output.logits.softmax(1))
+            embeddings.append(of_outputs(output, view))
+        return {**sent, "predictions": torch.cat(predictions), "embeddings": torch.cat(embeddings)}
+
+    def _view(self, clients: np.ndarray, outputs: np.ndarray | None, device: torch.device) -> View:
+        hops, propagations = self.backbone.hops, self.backbone.propagations
+        return self._graphs.view(clients, hops, propagations, training=False, outputs=outputs, device=device)
+
+    def after(self, round: base.Round, mixed: Parameters) -> None:
+        super().after(round, mixed)
+        if "predictions" not in round.uploads:
+            return
+        federation, self._views = self.federation, {}
+        held = np.isin(federation.client_of, round.clients)
+        weights = round.weights.cpu().numpy()[federation.client_of[held]]
+        average = mean_of_holders(self._node_of[held], weights)
+        if self.settings.label_weight:
+            found = pseudo_labels(average @ round.uploads["predictions"].cpu().numpy(), self.settings.confidence)
+            self._labels = np.full(len(held), -1)
+            self._labels[held] = np.where(federation.role[held] == TRAIN, -1, found)
+        if self._joins():
+            embeddings = torch.from_numpy(average @ round.uploads["embeddings"].cpu().numpy()).to(round.weights.device)
+            position = np.cumsum(held) - 1
+            own = {
+                client: nearest(embeddings[position[start] : position[stop - 1] + 1], self.settings.neighbours)
+                for client in round.clients
+                for start, stop in [federation.ptr[client : client + 2]]
+            }
+            bounds = enumerate(zip(federation.ptr, federation.ptr[1:], strict=False))
+            blocks = [own.get(client, self._edges[start:stop, start:stop]) for client, (start, stop) in bounds]
+            self._edges = sp.block_diag(blocks, format="csr", dtype=np.float32)
+
+    def rebuild(self, round: base.Round) -> Federation | None:
+        if not self._joins():
+            return None
+        joined = adjacency_of(self.federation.operator) + self.settings.edge_weight * self._edges
+        needs = self.backbone.settings.prepared()
+        operator = normalised(joined.tocsr().astype(np.float32), needs["r"], needs.get("self_loops", True))
+        hops: list[np.ndarray] = []
+        for _ in range(self.federation.propagated):
+            hops.append(operator @ (hops[-1] if hops else self.federation.features))
+        self._graphs = replace(self.federation, operator=operator, hop_features=np.stack(hops) if hops else None)
+        return self._graphs
+
+
+def mean_of_holders(node_of: np.ndarray, weights: np.ndarray) -> sp.csr_matrix:
+    """[rows, rows] CSR float32: each row's weighted mean over all rows of the same node.
+
+    Args:
+        node_of: [rows] int64 the node of each row.
+        weights: [rows] float32, positive.
+    """
+    rows = np.arange(len(node_of))
+    holders = sp.csr_matrix((np.ones(len(rows)), (rows, node_of)))
+    summed = sp.csr_matrix((weights.astype(np.float64), (node_of, rows)))
+    total = np.bincount(node_of, weights=weights)[node_of]
+    return (sp.diags(1.0 / total) @ holders @ summed).tocsr().astype(np.float32)
+
+
+def pseudo_labels(predictions: np.ndarray, confidence: float) -> np.ndarray:
+    """[rows] int64: the likeliest class of [rows, classes] where it has at least `confidence`, else -1."""
+    return np.where(predictions.max(1) >= confidence, predictions.argmax(1), -1)
+
+
+def nearest(embeddings: Tensor, neighbours: int) -> sp.csr_matrix:
+    """[n, n] symmetric CSR of ones: every row's `neighbours` other rows with the largest positive cosine.
+
+    Args:
+        embeddings: [n, width].
+        neighbours: at least 1.
+    """
+    unit = normalize(embeddings, dim=1)
+    size, count = len(unit), min(neighbours, len(unit) - 1)
+    block = max(1, _BLOCK // size)
+    found = sp.csr_matrix((size, size), dtype=np.float32)
+    for first in range(0, size if count else 0, block):
+        cosine = unit[first : first + block] @ unit.T
+        rows = torch.arange(len(cosine), device=cosine.device)
+        cosine[rows, first + rows] = -torch.inf
+        values, columns = cosine.topk(count, dim=1)
+        starts, keep = (first + rows).repeat_interleave(count), (values > 0).flatten()
+        pairs = torch.stack([starts[keep], columns.flatten()[keep]]).cpu().numpy()
+        found = found + sp.csr_matrix((np.ones(pairs.shape[1], dtype=np.float32), tuple(pairs)), shape=found.shape)
+    return found.maximum(found.T).tocsr()
