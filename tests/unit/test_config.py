@@ -54,6 +54,16 @@ def test_shipped_studies_are_valid(path):
         ({"training": {"epochs": 3}}, "my.yaml: training.epochs: unknown key. Did you mean 'local_epochs'?"),
         ({"datasets": ["corra"]}, "my.yaml: datasets[0]: 'corra' is not a dataset. Did you mean 'cora'?"),
         ({"methods": ["local", "fedproxx"]}, "my.yaml: methods[1]: 'fedproxx' is not a method. Did you mean 'fedprox'"),
+        (
+            {"methods": [{"name": "fedsage", "aggregation": "fedgtaa"}]},
+            "my.yaml: methods[0].aggregation: 'fedgtaa' is not a method that aggregates for another one. "
+            "Did you mean 'fedgta'?",
+        ),
+        ({"methods": [{"name": "fedgl", "aggregation": "fedsage"}]}, "methods[0].aggregation: 'fedsage' is not a"),
+        (
+            {"methods": [{"name": "fedgl", "aggregation": "fedprox", "aggregation_settings": {"nu": 1.0}}]},
+            "my.yaml: methods[0].aggregation_settings.nu: unknown key. Did you mean 'mu'?",
+        ),
         ({"partitions": ["louvan"]}, "my.yaml: partitions[0]: 'louvan' is not a scheme. Did you mean 'louvain'?"),
         ({"backbones": ["gnc"]}, "my.yaml: backbones[0]: 'gnc' is not a backbone. Did you mean 'gcn'?"),
         ({"partitions": ["whole"]}, "my.yaml: partitions[0]: 'whole' is what centralised methods use"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fglbench import registry
 from fglbench.config.entries import labels
 from fglbench.config.expand import expand
 from fglbench.config.identity import seed_ranges, seeds_of, slug
@@ -85,6 +86,20 @@ def test_a_raised_version_is_another_cell(monkeypatch):
     before = only_cell()
     monkeypatch.setattr("fglbench.config.expand.ENGINE_VERSION", 99)
     assert only_cell().id != before.id
+
+
+def test_the_aggregation_of_an_fgl_model_is_part_of_its_identity(monkeypatch):
+    def cell(**own):
+        return only_cell(methods=[{"name": "fedsage", "aggregation": "fedprox", **own}], backbones=["sage"])
+
+    one = cell()
+    assert one.method.spec["settings"]["aggregation_settings"] == {"mu": 0.01}
+    assert cell(aggregation_settings={"mu": 0.01}).id == one.id
+    assert cell(aggregation_settings={"mu": 0.02}).id != one.id
+    assert cell(aggregation="fedavg").id != one.id
+    declared = registry.declaration("method", "fedprox")
+    monkeypatch.setitem(declared.constants, "VERSION", declared.version + 1)
+    assert cell().id != one.id
 
 
 def test_partition_and_preprocessing_are_shared_by_methods():

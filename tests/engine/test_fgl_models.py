@@ -1,0 +1,257 @@
+"""FedSage+ and FedGL: pieces worked out by hand, plain loops over clients, limits in which they are another method."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from federations import Case, backbone_of, method_of, schedule_of, tiny_case
+from sklearn.metrics.pairwise import cosine_similarity
+from test_laws import assert_same, make_five, run
+from torch.nn.functional import cross_entropy, smooth_l1_loss
+
+from fglbench.federation.adjacency import adjacency_of, normalised
+from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.loop import train
+from fglbench.methods import fedsage_plus
+from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean, vectors_of
+from fglbench.methods._mending import impair, mend
+from fglbench.methods.fedgl import mean_of_holders, nearest, pseudo_labels
+from fglbench.seeding import derive
+
+
+def paths() -> Federation:
+    """Two clients: the path 0 - 1 - 2, and the path 3 - 4."""
+    edges = np.array([[0, 1, 3], [1, 2, 4]])
+    both = np.concatenate([edges, edges[::-1]], axis=1)
+    adjacency = sp.csr_matrix((np.ones(6, dtype=np.float32), tuple(both)), shape=(5, 5))
+    return Federation(
+        ptr=np.array([0, 3, 5]),
+        labels=np.array([0, 1, 0, 1, 0]),
+        role=np.array([1, 2, 3, 1, 3], dtype=np.int8),
+        classes=2,
+        operator=normalised(adjacency, 0.0, self_loops=False),
+        features=sp.csr_matrix(np.arange(10, dtype=np.float32).reshape(5, 2)),
+        combine="each",
+    )
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Case:
+    return tiny_case(tmp_path)
+
+
+# ---- mending
+
+
+def test_added_neighbours_stand_behind_their_client_and_change_the_mean() -> None:
+    mended, added = mend(paths(), np.array([1, 1, 3]), np.array([[10, 0], [20, 0], [30, 0]], dtype=np.float32))
+    assert mended.ptr.tolist() == [0, 5, 8]
+    assert added.tolist() == [3, 4, 7]
+    assert mended.given is not None
+    assert mended.given.tolist() == [0, 1, 2, 5, 6]
+    assert mended.labels.tolist() == [0, 1, 0, -1, -1, 1, 0, -1]
+    assert mended.role.tolist() == [1, 2, 3, 0, 0, 1, 3, 0]
+    x: Any = mended.features
+    assert x.toarray()[:, 0].tolist() == [0, 2, 4, 10, 20, 6, 8, 30]
+    # Node 1 has 0, 2 and the two added ones, (0 + 4 + 10 + 20) / 4; node 3, at 5, has 4 and an added one.
+    assert (mended.operator @ x).toarray()[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.99])
+def test_missing_neighbours_are_those_that_the_hidden_nodes_were(tiny: Case, share: float) -> None:
+    federation = tiny.federation("sage")
+    clients = np.arange(3)
+    found = impair(federation, share, 5, clients)
+    before = np.diff(adjacency_of(federation.operator).indptr)
+    sizes = np.diff(federation.ptr)
+    hidden = [min(int(share * size), size - 1) for size in sizes]
+    assert np.diff(found.federation.ptr).tolist() == (sizes - hidden).tolist()
+    known = {row.tobytes(): degree for row, degree in zip(federation.features.toarray(), before, strict=True)}  # type: ignore[union-attr]
+    total = np.array([known[row.tobytes()] for row in found.federation.features.toarray()])  # type: ignore[union-attr]
+    np.testing.assert_array_equal(found.missing, total - np.diff(adjacency_of(found.federation.operator).indptr))
+    assert (found.missing.sum() > 0) == (share > 0)
+
+
+# ---- the generator
+
+
+def test_vectors_of_counts() -> None:
+    owners, slots = vectors_of(np.array([2, 0, 3]))
+    assert owners.tolist() == [0, 0, 2, 2, 2]
+    assert slots.tolist() == [0, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_nearest_of_other_clients_against_all_distances(monkeypatch: pytest.MonkeyPatch, sparse: bool) -> None:
+    federation = paths()
+    dense = np.array([[0, 0], [4, 0], [0, 4], [1, 1], [5, 5]], dtype=np.float32)
+    federation = replace(federation, features=sp.csr_matrix(dense) if sparse else dense)
+    vectors = torch.tensor([[1.0, 0.0], [3.5, 3.5], [0.0, 3.0]])
+    monkeypatch.setattr("fglbench.methods._generator._BLOCK", 7)
+    found = others_mean(Candidates(federation.features, "cpu"), federation, vectors, np.array([0, 0, 1]))
+    # From the first client's vectors, the second's nodes (1, 1) and (5, 5); from the last vector (0, 4) is closest.
+    assert found.tolist() == [[1, 1], [5, 5], [0, 4]]
+    three = replace(federation, ptr=np.array([0, 1, 3, 5]))
+    mean = others_mean(Candidates(three.features, "cpu"), three, vectors[:1], np.array([0]))
+    assert mean.tolist() == [[2.5, 0.5]]  # of (4, 0), at a squared distance of 9 and not 17, and (1, 1)
+
+
+def plain_losses(generator: Generator, settings: Any, federation: Federation, others: bool) -> list[float]:
+    """One client after another, with dense matrices and a loop over vectors."""
+    found = []
+    x_all = torch.from_numpy(federation.features.toarray())  # type: ignore[union-attr]
+    whole = impair(federation, settings.hidden_share, 3, np.arange(3))
+    for client in range(3):
+        start, stop = whole.federation.ptr[client : client + 2]
+        a = torch.from_numpy((adjacency_of(whole.federation.operator)[start:stop, start:stop]).toarray())
+        x = torch.from_numpy(whole.federation.features[start:stop].toarray())
+        lost = whole.lost[start:stop].toarray()
+        one = {part: {name: own[client] for name, own in held.items()} for part, held in generator.parameters.items()}
+
+        def sage(p: Any, a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            mean = a / a.sum(1, keepdim=True).clamp(min=1)
+            h = (mean @ x @ p["0.neighbours.weight"] + x @ p["0.own.weight"] + p["0.bias"]).relu()
+            return mean @ h @ p["1.neighbours.weight"] + h @ p["1.own.weight"] + p["1.bias"]
+
+        z, head = sage(one["encoder"], a, x), one["head"]
+        counts = torch.from_numpy(lost.sum(1))
+        loss = smooth_l1_loss((z @ head["0.weight"] + head["0.bias"]).squeeze(1), counts).item()
+        stream = torch.Generator().manual_seed(derive(3, "fedsage+ noise", client))
+        noise = iter(torch.randn(int((counts > 0).sum()), z.shape[1], generator=stream))
+        added: list[torch.Tensor] = []
+        owners: list[int] = []
+        for node in np.flatnonzero(lost.sum(1)):
+            hidden = ((z[node] + next(noise)) @ head["1.weight"] + head["1.bias"]).relu()
+            vectors = (hidden @ head["2.weight"] + head["2.bias"]).tanh().reshape(settings.neighbours, -1)
+            for vector in vectors[: int(lost[node].sum())]:
+                added.append(vector)
+                owners.append(node)
+                loss += (x_all[lost[node] > 0] - vector).square().sum(1).min().item() / len(x)
+                if others:
+                    pulls = [
+                        x_all[a:b][(x_all[a:b] - vector).square().sum(1).argmin()]
+                        for other, (a, b) in enumerate(zip(federation.ptr, federation.ptr[1:], strict=False))
+                        if other != client
+                    ]
+                    loss += (torch.stack(pulls).mean(0) - vector).square().sum().item() / len(x)
+        size = len(x) + len(added)
+        wider = torch.zeros(size, size)
+        wider[: len(x), : len(x)] = a
+        for position, owner in enumerate(owners, start=len(x)):
+            wider[owner, position] = wider[position, owner] = 1.0
+        trained = np.flatnonzero(whole.federation.role[start:stop] == TRAIN)
+        if len(trained):
+            logits = sage(one["classifier"], wider, torch.cat([x, *(v.unsqueeze(0) for v in added)]))[trained]
+            labels = torch.from_numpy(whole.federation.labels[start:stop][trained])
+            loss += cross_entropy(logits, labels).item()
+        found.append(loss)
+    return found
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_losses_of_the_generator_against_a_plain_loop(tiny: Case, others: bool) -> None:
+    federation = tiny.federation("sage")
+    clients = np.arange(3)
+    settings = fedsage_plus.Settings(hidden_share=0.4, neighbours=2, width=5)
+    generator = Generator(settings, 7, 3, clients, 3, "cpu")
+    hidden = Hidden(federation, clients, 2, 0.4, 3)
+    whose = np.repeat(clients, np.diff(hidden.vector_ptr))
+    everyone = Candidates(federation.features, "cpu")
+    pull = (lambda vectors: others_mean(everyone, federation, vectors, whose)) if others else None
+    losses = generator.losses(generator.encode(hidden.federation)(), hidden, pull)
+    with torch.no_grad():
+        expected = plain_losses(generator, settings, federation, others)
+    np.testing.assert_allclose(losses.detach().numpy(), expected, rtol=1e-4)
+
+
+def test_generator_learns_how_many_neighbours_are_missing(tiny: Case) -> None:
+    federation = tiny.federation("sage")
+    settings = fedsage_plus.Settings(hidden_share=0.4, epochs=40, federated_epochs=0)
+    generator = Generator(settings, 7, 3, np.arange(3), 3, "cpu")
+    hidden = Hidden(federation, np.arange(3), 5, 0.4, 3)
+
+    def error() -> float:
+        z = generator.encode(hidden.federation)()
+        return smooth_l1_loss(generator.degrees(z, hidden.ptr), hidden.missing).item()
+
+    before = error()
+    generator.train(hidden, None)
+    assert error() < before / 2
+
+
+# ---- FedSage+
+
+
+def test_without_hidden_nodes_fedsage_plus_is_fedsage(tiny: Case) -> None:
+    federation = tiny.federation("sage")
+    plain = run(federation, "fedsage", "sage")
+    same = run(federation, "fedsage+", "sage", own={"hidden_share": 0.0, "epochs": 150, "federated_epochs": 0})
+    assert_same(same, plain)
+
+
+def test_fedsage_plus_predicts_the_split_and_counts_its_exchange(tiny: Case) -> None:
+    federation = tiny.federation("sage")
+    own = {"hidden_share": 0.5, "epochs": 10, "federated_epochs": 2}
+    result = run(federation, "fedsage+", "sage", own=own)
+    assert result.predictions["last"].shape == federation.labels.shape
+    assert len(result.graphs["last"].labels) > len(federation.labels)
+    silent = run(federation, "fedsage+", "sage", own={**own, "federated_epochs": 0})
+    hidden = Hidden(federation, np.arange(3), 5, 0.5, 3)
+    head = 64 * 64 + 64 + 64 * 5 * 7 + 5 * 7
+    shown = 4 * (len(np.unique(hidden.owners)) * 64 + 3 * head)
+    for name in ("bytes_up", "bytes_down"):
+        assert result.history[name][0] - silent.history[name][0] == 2 * 3 * shown
+
+
+# ---- FedGL
+
+
+@pytest.mark.parametrize("aggregation", ["fedavg", "moon", "feddc", "fedgta"])
+def test_without_its_terms_fedgl_is_its_aggregation(tmp_path: Path, aggregation: str) -> None:
+    federation = make_five(tmp_path, [0, 1, 2, 3, 4]).federation()
+    own = {"label_weight": 0.0, "neighbours": 0, "aggregation": aggregation}
+    assert_same(run(federation, "fedgl", own=own, dropout=0.5), run(federation, aggregation, dropout=0.5))
+    assert_same(run(federation, "fedsage", own={"aggregation": aggregation}), run(federation, aggregation))
+
+
+def test_mean_over_holders_and_pseudo_labels_by_hand() -> None:
+    # Node 0 is held by two clients with 1 and 3 training nodes, node 1 by the second alone.
+    average = mean_of_holders(np.array([0, 0, 1]), np.array([1, 3, 3], dtype=np.float32))
+    predictions = average @ np.array([[0.2, 0.8], [0.8, 0.2], [0.4, 0.6]], dtype=np.float32)
+    np.testing.assert_allclose(predictions, [[0.65, 0.35], [0.65, 0.35], [0.4, 0.6]], rtol=1e-6)
+    assert pseudo_labels(predictions, 0.62).tolist() == [0, 0, -1]
+
+
+def test_pseudo_graph_against_all_cosines(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    cosine = cosine_similarity(embeddings) - 2 * np.eye(9)
+    expected = np.zeros((9, 9))
+    for node in range(9):
+        for other in np.argsort(-cosine[node])[:3]:
+            if cosine[node, other] > 0:
+                expected[node, other] = expected[other, node] = 1
+    monkeypatch.setattr("fglbench.methods.fedgl._BLOCK", 20)
+    np.testing.assert_array_equal(nearest(torch.from_numpy(embeddings), 3).toarray(), expected)
+    assert nearest(torch.ones(1, 4), 3).nnz == 0
+
+
+def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) -> None:
+    federation = tiny.federation("gcn")
+    nodes = np.arange(30)
+    nodes[13:15] = nodes[:2]  # the first two nodes of the second client are those of the first
+    role = federation.role.copy()
+    role[[0, 1, 13, 14]] = 0
+    federation = replace(federation, nodes=nodes, role=role)
+    backbone = backbone_of(federation, "gcn", hidden=8)
+    method: Any = method_of(federation, backbone, "fedgl", confidence=0.0)
+    result = train(federation, backbone, method, schedule_of(), 0)
+    assert (method._labels[role == TRAIN] == -1).all()
+    assert (method._labels[role != TRAIN] >= 0).all()
+    assert method._labels[[0, 1]].tolist() == method._labels[[13, 14]].tolist()
+    joined = adjacency_of(result.graphs["last"].operator)
+    assert joined.nnz > adjacency_of(federation.operator).nnz
+    assert (federation.client_of[joined.tocoo().row] == federation.client_of[joined.tocoo().col]).all()
