@@ -59,10 +59,13 @@ def test_shipped_studies_are_valid(path):
             "my.yaml: methods[0].aggregation: 'fedgtaa' is not a method that aggregates for another one. "
             "Did you mean 'fedgta'?",
         ),
-        ({"methods": [{"name": "fedgl", "aggregation": "fedsage"}]}, "methods[0].aggregation: 'fedsage' is not a"),
+        (
+            {"methods": [{"name": "fedgl", "aggregation": "fedsage"}]},
+            "my.yaml: methods[0].aggregation: 'fedsage' is not a",
+        ),
         (
             {"methods": [{"name": "fedgl", "aggregation": "fedprox", "aggregation_settings": {"nu": 1.0}}]},
-            "my.yaml: methods[0].aggregation_settings.nu: unknown key. Did you mean 'mu'?",
+            "my.yaml: methods[0].aggregation_settings.nu: unknown key. Valid: mu.",
         ),
         ({"partitions": ["louvan"]}, "my.yaml: partitions[0]: 'louvan' is not a scheme. Did you mean 'louvain'?"),
         ({"backbones": ["gnc"]}, "my.yaml: backbones[0]: 'gnc' is not a backbone. Did you mean 'gcn'?"),
