@@ -12,11 +12,13 @@ other clients are averaged over them, not added, so that more clients do not wei
 server, its noisy representations and feature head to all others, and receives the sum of their gradients.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from fglbench.federation.federation import Federation
 from fglbench.methods import base, fedsage
 from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean
 from fglbench.methods._mending import mend, some_clients
@@ -61,5 +63,5 @@ class Method(fedsage.Method):
         return base.Prepared(mended, exchanged, exchanged)
 
 
-def _pull(everyone: Candidates, federation: Any, whose: np.ndarray) -> Any:
+def _pull(everyone: Candidates, federation: Federation, whose: np.ndarray) -> Callable[[Tensor], Tensor]:
     return lambda vectors: others_mean(everyone, federation, vectors, whose)
