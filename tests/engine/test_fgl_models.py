@@ -255,3 +255,19 @@ def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) ->
     joined = adjacency_of(result.graphs["last"].operator)
     assert joined.nnz > adjacency_of(federation.operator).nnz
     assert (federation.client_of[joined.tocoo().row] == federation.client_of[joined.tocoo().col]).all()
+
+
+# ---- table 5
+
+
+@pytest.mark.parametrize("aggregation", ["fedavg", "moon", "feddc", "fedgta"])
+@pytest.mark.parametrize("model", ["fedsage+", "fedgl"])
+def test_every_pair_of_model_and_aggregation_agrees_in_chunks(tiny: Case, model: str, aggregation: str) -> None:
+    federation = tiny.federation("sage")
+    own = {"aggregation": aggregation}
+    together = run(federation, model, "sage", own=own)
+    apart = run(federation, model, "sage", own=own, chunk=1)
+    assert together.state == "ok"
+    for name, tensor in together.parameters["last"].items():
+        torch.testing.assert_close(apart.parameters["last"][name], tensor, rtol=0, atol=1e-5)
+    assert together.history["bytes_up"].tolist() == apart.history["bytes_up"].tolist()

@@ -109,8 +109,11 @@ class Method(_aggregated.Method):
         hops, propagations = self.backbone.hops, self.backbone.propagations
         return self._graphs.view(clients, hops, propagations, training=False, outputs=outputs, device=device)
 
+    def mixing(self, round: base.Round) -> Tensor | None:
+        return super().mixing(_without_own(round))
+
     def after(self, round: base.Round, mixed: Parameters) -> None:
-        super().after(round, mixed)
+        super().after(_without_own(round), mixed)
         if "predictions" not in round.uploads:
             return
         federation, self._views = self.federation, {}
@@ -144,6 +147,12 @@ class Method(_aggregated.Method):
             hops.append(operator @ (hops[-1] if hops else self.federation.features))
         self._graphs = replace(self.federation, operator=operator, hop_features=np.stack(hops) if hops else None)
         return self._graphs
+
+
+def _without_own(round: base.Round) -> base.Round:
+    """The round as the aggregation sees it, whose uploads are its own alone."""
+    own = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
+    return replace(round, uploads=own)
 
 
 def mean_of_holders(node_of: np.ndarray, weights: np.ndarray) -> sp.csr_matrix:
