@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fglbench.config.load import load_config, load_study, read_yaml, repeated_keys, typed
+from fglbench.config.files import read_yaml
+from fglbench.config.load import load_config, load_study, repeated_keys, typed
 from fglbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -111,12 +112,72 @@ def test_shipped_studies_are_valid(path):
             "my.yaml: tables[0].metric: 'acuracy' is not a metric. Did you mean 'accuracy'?",
         ),
         ({"tables": [{"name": "../t", "title": "T"}]}, "my.yaml: tables[0].name"),
+        (
+            {"datasets": [{"name": "cora", "training": {"epochs": 5}}]},
+            "my.yaml: datasets[0].training.epochs: unknown key. Did you mean 'local_epochs'?",
+        ),
+        (
+            {"methods": [{"name": "fedavg", "training": {"participation": 1.5}}]},
+            "my.yaml: methods[0].training.participation: 1.5: input should be less",
+        ),
+        (
+            {"partitions": [{"name": "louvain", "training": {"lr": 0.1}}]},
+            "my.yaml: partitions[0].training: a partition scheme trains nothing",
+        ),
+        (
+            {"methods": [{"name": "fedavg", "training": {"lr": 0.1}}, {"name": "fedavg", "training": {"lr": 0.1}}]},
+            "my.yaml: methods: 'fedavg' is listed 2 times.",
+        ),
+        ({"grids": [{"methods": ["fedavgg"]}]}, "my.yaml: grids[0].methods: 'fedavgg' is not in this study. Did you"),
+        ({"grids": [{"clients": [7]}]}, "my.yaml: grids[0].clients: 7 is not among the study's clients: 5, 10."),
+        ({"grids": [{"seeds": []}]}, "my.yaml: grids[0].seeds: the list is empty"),
+        ({"grids": [{"dataset": ["cora"]}]}, "my.yaml: grids[0].dataset: unknown key. Did you mean 'datasets'?"),
+        ({"overrides": [{"datasets": ["cora"]}]}, "my.yaml: overrides[0]: changes nothing"),
+        ({"overrides": [{"settings": {"mu": 1.0}}]}, "my.yaml: overrides[0].settings: say for which methods"),
+        (
+            {"overrides": [{"methods": ["fedprox"], "settings": {"nu": 1.0}}]},
+            "my.yaml: overrides[0].settings.nu: unknown key. Valid: mu.",
+        ),
+        (
+            {"overrides": [{"backbones": ["sgc"], "training": {"lr": 0.1}}]},
+            "my.yaml: overrides[0].backbones: 'sgc' is not in this study.",
+        ),
+        ({"tuned": "nothing"}, "my.yaml: tuned: 'nothing' is not a file of settings in"),
         ({"results": "../elsewhere"}, "my.yaml: results"),
         ({"results": "/absolute"}, "my.yaml: results"),
     ],
 )
 def test_a_problem_is_named_with_the_way_out(changes, expected):
     assert any(problem.startswith(expected) for problem in problems(**changes)), problems(**changes)
+
+
+def write_tuned(folder: Path, *overrides: dict) -> Path:
+    (folder / "tuned").mkdir()
+    (folder / "tuned" / "found.yaml").write_text(yaml.safe_dump({"overrides": list(overrides), "searches": []}))
+    (folder / "mine.yaml").write_text(GIVEN + "tuned: found\n")
+    return folder / "mine.yaml"
+
+
+def test_settings_found_by_a_search_come_after_the_studys_own(tmp_path):
+    study = load_study(write_tuned(tmp_path, {"methods": ["fedprox"], "datasets": ["cora"], "settings": {"mu": 0.1}}))
+    assert [(change.methods, change.settings) for change in study.overrides] == [(["fedprox"], {"mu": 0.1})]
+
+
+def test_problems_in_a_file_of_found_settings_name_that_file(tmp_path):
+    path = write_tuned(tmp_path, {"methods": ["fedprx"], "settings": {"mu": 0.1}}, {"training": {"lrr": 1}})
+    with pytest.raises(ConfigError) as caught:
+        load_study(path)
+    found = str(tmp_path / "tuned" / "found.yaml")
+    first, second = caught.value.problems
+    assert first.startswith(f"{found}: overrides[0].methods: 'fedprx' is not in this study. Did you mean 'fedprox'?")
+    assert second.startswith(f"{found}: overrides[1].training.lrr: unknown key.")
+
+
+def test_only_the_clients_that_share_a_grid_with_a_dataset_must_fit_it():
+    wanted = {"clients": [5, 3000], "datasets": ["cora", "pubmed"]}
+    grids = [{"clients": [5]}, {"clients": [3000], "datasets": ["pubmed"]}]
+    assert "clients[1]" in problems(**wanted)[0]
+    load_config({**yaml.safe_load(GIVEN), **wanted, "grids": grids})
 
 
 def test_a_missing_key_says_what_it_is():

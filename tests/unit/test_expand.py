@@ -7,6 +7,7 @@ from fglbench.config.entries import labels
 from fglbench.config.expand import expand
 from fglbench.config.identity import seed_ranges, seeds_of, slug
 from fglbench.config.schema import Study
+from fglbench.errors import ConfigError
 
 BASE = {
     "datasets": ["cora", "citeseer"],
@@ -132,3 +133,77 @@ def test_labels_tell_entries_apart():
 def test_seed_ranges_are_reversible(seeds, text):
     assert seed_ranges(seeds) == text
     assert seeds_of(text) == sorted(seeds)
+
+
+def training_of(study, **at):
+    return {
+        p.cell.folder("train"): p.cell.method.spec["training"]
+        for p in expand(study).placements
+        if all(getattr(p, key) == value for key, value in at.items())
+    }
+
+
+def test_entries_change_training_and_later_ones_win():
+    changed = study(
+        datasets=["cora", {"name": "photo", "training": {"local_epochs": 5, "lr": 0.5, "rounds": 7}}],
+        methods=["local", {"name": "fedavg", "training": {"participation": 0.2, "rounds": 9}}],
+        backbones=[{"name": "gcn", "training": {"lr": 0.3}}],
+        overrides=[{"datasets": ["photo"], "training": {"lr": 0.1, "rounds": 8}}],
+    )
+    (photo,) = {tuple(t.items()) for t in training_of(changed, dataset="photo", label="fedavg").values()}
+    (plain,) = {tuple(t.items()) for t in training_of(changed, dataset="cora", label="local").values()}
+    names = ("local_epochs", "lr", "rounds", "participation")
+    assert [dict(photo)[name] for name in names] == [5, 0.1, 9, 0.2]
+    assert [dict(plain)[name] for name in names] == [3, 0.3, 100, 1.0]
+
+
+def test_a_hidden_width_of_a_dataset_reaches_the_backbone():
+    cell = only_cell(datasets=[{"name": "cora", "training": {"hidden": 256}}])
+    assert cell.method.spec["backbone"]["settings"]["hidden"] == 256
+    assert cell.id == only_cell(training={"hidden": 256}).id
+
+
+def test_changes_that_change_nothing_keep_the_cell():
+    same = [
+        {"datasets": [{"name": "cora", "training": {"lr": 0.01}}]},
+        {"methods": [{"name": "fedprox", "training": {"participation": 1.0}}]},
+        {"overrides": [{"methods": ["fedprox"], "settings": {"mu": 0.01}}]},
+        {"grids": [{"datasets": ["cora"]}]},
+    ]
+    assert {only_cell(**changes).id for changes in same} == {only_cell().id}
+
+
+def test_overrides_fill_in_what_an_entry_leaves_open():
+    methods = [{"name": "fedprox", "label": "open"}, {"name": "fedprox", "mu": 0.5, "label": "own"}]
+    overrides = [{"methods": ["fedprox"], "datasets": ["citeseer"], "settings": {"mu": 0.1}}]
+    found = {
+        (p.dataset, p.label): p.cell.method.spec["settings"]["mu"]
+        for p in expand(study(methods=methods, overrides=overrides)).placements
+    }
+    assert found == {
+        ("cora", "open"): 0.01, ("cora", "own"): 0.5, ("citeseer", "open"): 0.1, ("citeseer", "own"): 0.5
+    }  # fmt: skip
+
+
+def test_grids_are_a_union_without_repetition():
+    grids = [
+        {"datasets": ["cora"], "partitions": ["louvain"], "clients": [10], "seeds": 2},
+        {"datasets": ["cora"], "partitions": ["louvain"], "clients": [10], "methods": ["fedavg"], "seeds": [1, 5]},
+        {"datasets": ["citeseer"], "partitions": ["metis"], "clients": [5], "methods": ["local"], "seeds": [0]},
+    ]
+    expansion = expand(study(grids=grids))
+    seeds = {}
+    for p in expansion.placements:
+        seeds.setdefault((p.dataset, p.scheme, p.clients, p.label), []).append(p.cell.seed)
+    assert seeds == {
+        **{("cora", "louvain", 10, label): [0, 1] for label in ("global", "local", "fedprox")},
+        ("cora", "louvain", 10, "fedavg"): [0, 1, 5],
+        ("citeseer", "metis", 5, "local"): [0],
+    }
+    assert {p.cell.id for p in expansion.placements} <= {p.cell.id for p in expand(study(seeds=6)).placements}
+
+
+def test_grids_that_contradict_each_other_are_refused():
+    grids = [{"methods": ["fedavg"]}, {"methods": ["fedavg"], "training": {"lr": 0.5}}]
+    with pytest.raises(ConfigError, match=r"grids: two of them train .cora, louvain, 5, fedavg, gcn, 0. differently"):
+        expand(study(grids=grids))

@@ -4,7 +4,7 @@ import argparse
 
 from fglbench.commands import components, places
 from fglbench.config.entries import settings_class
-from fglbench.config.load import read_yaml
+from fglbench.config.files import read_yaml
 from fglbench.errors import FglbenchError
 from fglbench.settings import ComponentSettings
 

@@ -7,7 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fglbench.config import problems as wording
-from fglbench.config.entries import aggregation_entry, component_settings, labels, settings_class
+from fglbench.config.changes import change_problems, seed_problems
+from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, settings_class
+from fglbench.config.merge import grids_of
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import DataError, FglbenchError, suggest
@@ -26,16 +28,12 @@ def study_problems(study: Study) -> list[str]:
     for key, kind, entries in axes:
         found += _entry_problems(key, kind, entries)
         sound = [entry for entry in entries if not _entry_problems(key, kind, [entry])]
-        twice = _duplicates(key, [(entry.name, str(component_settings(kind, entry))) for entry in sound], _entry_text)
+        resolved = [(entry.name, f"{component_settings(kind, entry)} {entry.training}") for entry in sound]
+        twice = _duplicates(key, resolved, _entry_text)
         found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
     found += _duplicates("clients", study.clients, str)
-    if isinstance(study.seeds, list):
-        found += _duplicates("seeds", study.seeds, str)
-        if not study.seeds:
-            found.append("seeds: the list is empty; give at least one seed.")
-        found += [f"seeds[{i}]: {seed} is negative." for i, seed in enumerate(study.seeds) if seed < 0]
-    elif study.seeds < 1:
-        found.append(f"seeds: {study.seeds} seeds cannot be run; give 1 or more.")
+    found += seed_problems("seeds", study.seeds)
+    found += change_problems(study)
     found += _client_problems(study)
     found += _protocol_problems(study)
     for key, shown in (("tables", study.tables), ("figures", study.figures)):
@@ -104,6 +102,8 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
             found.append(f"{where}: 'whole' is what centralised methods use by themselves; name a partition scheme.")
             continue
         found += _settings_problems(where, kind, entry)
+        if kind == "scheme" and entry.training:
+            found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
     return found
 
 
@@ -146,15 +146,16 @@ def _client_problems(study: Study) -> list[str]:
         for i, count in enumerate(study.clients)
         if count < 1
     ]
-    for entry in study.datasets:
+    for label, entry in chosen(study.datasets, None):
         try:
             nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
         except DataError:
             continue  # said already
+        grids = [grid for grid in grids_of(study) if not grid.datasets or {label, entry.name} & set(grid.datasets)]
         found += [
             f"clients[{i}]: {count} clients cannot share the {nodes} nodes of '{entry.name}'."
             for i, count in enumerate(study.clients)
-            if count > nodes
+            if count > nodes and any(grid.clients is None or count in grid.clients for grid in grids)
         ]
     return found
 

@@ -1,5 +1,6 @@
 """Entries of a configuration: the component behind a name, its resolved settings, and what tables call it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fglbench import registry
@@ -55,8 +56,15 @@ def labels(entries: list[Entry]) -> list[str]:
     names = [entry.name for entry in entries]
 
     def text(entry: Entry) -> str:
-        if entry.label or names.count(entry.name) == 1 or not entry.settings:
+        own = {**entry.settings, **entry.training}
+        if entry.label or names.count(entry.name) == 1 or not own:
             return entry.label or entry.name
-        return f"{entry.name} " + " ".join(f"{key}={value}" for key, value in entry.settings.items())
+        return f"{entry.name} " + " ".join(f"{key}={value}" for key, value in own.items())
 
     return [text(entry) for entry in entries]
+
+
+def chosen(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str, Entry]]:
+    """(label, entry) of the entries whose label or name is wanted, in their own order; of all where that is None."""
+    labelled = zip(labels(entries), entries, strict=True)
+    return [(label, entry) for label, entry in labelled if wanted is None or {label, entry.name} & set(wanted)]

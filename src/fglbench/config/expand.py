@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import aggregation_entry, component_settings, labels
+from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels
 from fglbench.config.identity import (
     ENGINE_VERSION,
     PREPROCESS_VERSION,
@@ -16,8 +16,10 @@ from fglbench.config.identity import (
     Part,
     slug,
 )
-from fglbench.config.schema import Entry, Protocol, Study, Training
+from fglbench.config.merge import Combination, grids_of, merged_entries, merged_training
+from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
+from fglbench.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Placement:
     backbone: str
     label: str
     cell: Cell
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells placements of a study apart."""
+        return (self.dataset, self.scheme, self.clients, self.label, self.backbone, self.cell.seed)
 
 
 @dataclass(frozen=True)
@@ -65,34 +72,52 @@ class Expansion:
         }
 
 
-def seed_list(study: Study) -> list[int]:
+def seed_list(seeds: int | list[int]) -> list[int]:
     """`seeds: 3` means 0, 1, 2."""
-    return list(range(study.seeds)) if isinstance(study.seeds, int) else list(study.seeds)
+    return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
 
 
 def expand(study: Study) -> Expansion:
-    """All placements of a validated study: datasets x schemes x client counts x backbones x methods x seeds."""
+    """All placements of a validated study: the union of its grids, each of them datasets x schemes x client counts x
+    backbones x methods x seeds.
+
+    Raises:
+        ConfigError: two grids give the same placement different settings.
+    """
+    placements: dict[tuple[Any, ...], Placement] = {}
+    for grid in grids_of(study):
+        for placement in _expand(study, grid):
+            known = placements.setdefault(placement.key, placement)
+            if known is not placement and known.cell.folder("train") != placement.cell.folder("train"):
+                place = ", ".join(map(str, placement.key))
+                raise ConfigError([f"grids: two of them train ({place}) differently; give the methods other labels."])
+    return Expansion(study, list(placements.values()))
+
+
+def _expand(study: Study, grid: Grid) -> Iterable[Placement]:
     protocol = study.protocol
-    seeds = seed_list(study)
-    datasets = [(label, dataset_part(entry)) for label, entry in _labelled(study.datasets)]
-    backbones = [(label, entry) for label, entry in _labelled(study.backbones)]
-    methods = [(label, entry, _centralised(entry)) for label, entry in _labelled(study.methods)]
-    trained = {
-        (label, backbone): method_part(entry, backbone_entry, study.training, protocol)
-        for (label, entry, _), (backbone, backbone_entry) in product(methods, backbones)
-    }
-    prepared = {backbone: prepared_part(entry, study.training, protocol) for backbone, entry in backbones}
-    placements = []
-    for dataset, dataset_spec in datasets:
+    seeds = seed_list(study.seeds if grid.seeds is None else grid.seeds)
+    schemes = chosen(study.partitions, grid.partitions)
+    clients_kept = [clients for clients in study.clients if grid.clients is None or clients in grid.clients]
+    backbones, methods = chosen(study.backbones, grid.backbones), chosen(study.methods, grid.methods)
+    central = {label: _centralised(entry) for label, entry in methods}
+    for dataset, dataset_entry in chosen(study.datasets, grid.datasets):
+        dataset_spec = dataset_part(dataset_entry)
         whole = partition_part(dataset_spec, Entry(name="whole"), 1, protocol)
-        for (scheme, scheme_entry), clients in product(_labelled(study.partitions), study.clients):
+        parts: list[tuple[str, str, str, Part, Part]] = []
+        for backbone, method in product(backbones, methods):
+            at = Combination((dataset, dataset_entry), backbone, method)
+            training, (model, federated) = merged_training(study, grid, at), merged_entries(study, at)
+            prepared = prepared_part(model, training, protocol)
+            trained = method_part(federated, model, training, protocol)
+            parts.append((backbone[0], method[0], federated.name, prepared, trained))
+        for (scheme, scheme_entry), clients in product(schemes, clients_kept):
             part = partition_part(dataset_spec, scheme_entry, clients, protocol)
-            for (backbone, _), (label, entry, central) in product(backbones, methods):
-                trained_part = trained[label, backbone]
+            for backbone_label, label, name, prepared, trained in parts:
+                partition = whole if central[label] else part
                 for seed in seeds:
-                    cell = Cell(dataset_spec, whole if central else part, prepared[backbone], trained_part, seed)
-                    placements.append(Placement(dataset, scheme, clients, entry.name, backbone, label, cell))
-    return Expansion(study, placements)
+                    cell = Cell(dataset_spec, partition, prepared, trained, seed)
+                    yield Placement(dataset, scheme, clients, name, backbone_label, label, cell)
 
 
 def _labelled(entries: list[Entry]) -> Iterable[tuple[str, Entry]]:

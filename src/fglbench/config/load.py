@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -12,25 +12,10 @@ from pydantic import ValidationError
 from fglbench import registry
 from fglbench.config import problems as wording
 from fglbench.config.checks import shown_problems, study_problems
-from fglbench.config.schema import Config, Study
+from fglbench.config.files import read_yaml
+from fglbench.config.schema import Checked, Config, Study
+from fglbench.config.tuned import with_tuned
 from fglbench.errors import ConfigError, suggest
-
-Checked = TypeVar("Checked", bound=Study)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Reads a YAML mapping.
-
-    Raises:
-        ConfigError: unreadable, not YAML, or not a mapping.
-    """
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from error
-    if not isinstance(value, dict):
-        raise ConfigError([f"{path}: holds {type(value).__name__}, not a mapping of keys."])
-    return value
 
 
 def repeated_keys(path: Path) -> list[str]:
@@ -98,7 +83,7 @@ def load_config(
     """
     found = [problem for path in files for problem in repeated_keys(path)]
     found += _use_components(values.get("components"), source)
-    known, problems = _validate(Config, values, source)
+    known, problems = _validate(Config, values, source, studies)
     found += problems
     if known is not None:
         names = [path.stem for path in studies.glob("*.yaml")] if studies else []
@@ -136,7 +121,7 @@ def load_study(path: Path) -> Study:
     Raises:
         ConfigError: with every problem found.
     """
-    known, found = _validate(Study, read_yaml(path), str(path))
+    known, found = _validate(Study, read_yaml(path), str(path), path.parent)
     found = repeated_keys(path) + found
     if found or known is None:
         raise ConfigError(found)
@@ -149,7 +134,9 @@ def mirror_of(config: Config) -> Path | None:
     return Path(named) if named else None
 
 
-def _validate(model: type[Checked], values: dict[str, Any], source: str) -> tuple[Checked | None, list[str]]:
+def _validate(
+    model: type[Checked], values: dict[str, Any], source: str, studies: Path | None
+) -> tuple[Checked | None, list[str]]:
     """What is well-typed in the values, and all problems: what is not well-typed hides nothing of the rest."""
     try:
         known = model.model_validate(values)
@@ -160,7 +147,13 @@ def _validate(model: type[Checked], values: dict[str, Any], source: str) -> tupl
         except ValidationError:
             return None, found
         return known, found + [f"{source}: {problem}" for problem in study_problems(known)]
-    return known, [f"{source}: {problem}" for problem in study_problems(known) + shown_problems(known)]
+    found = [f"{source}: {problem}" for problem in study_problems(known) + shown_problems(known)]
+    if known.tuned is not None:
+        try:
+            known = with_tuned(known, studies)
+        except ConfigError as error:
+            found += [text if text.startswith(str(studies)) else f"{source}: {text}" for text in error.problems]
+    return known, found
 
 
 def _without_errors(model: type[Study], values: dict[str, Any], error: ValidationError) -> dict[str, Any]:

@@ -80,9 +80,9 @@ def _type(annotation: Any) -> str:
         )
     text = str(annotation)
     if text.startswith("dict"):
-        return "mapping of axes or columns to values"
-    if text == "int | list[int]":
-        return "integer or list of integers"
+        return "mapping of axes or columns to values" if "str, typing.Any" not in text else "mapping of keys to values"
+    if text.startswith("int | list[int]"):
+        return "integer or list of integers" + (" or null" if "None" in text else "")
     if "Literal" in text:
         choices = [str(choice) for choice in _choices(annotation)]
         return ("list of " if text.startswith("list") else "") + ", ".join(choices)

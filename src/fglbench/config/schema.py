@@ -4,7 +4,7 @@ A configuration is a study (what to run and what to show) plus where data lies a
 `workflow/studies/` holds the first part alone.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -23,6 +23,7 @@ class Entry(Section):
 
     name: str = Field(description="Name of the component.")
     label: str | None = Field(None, min_length=1, max_length=60, description="How tables and figures call it.")
+    training: dict[str, Any] = Field({}, description="Keys of `training` that differ here; not for partition schemes.")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -105,6 +106,29 @@ class Table(Section):
     reference: Reference | None = Field(None, description="The printed table to compare with.")
 
 
+class Grid(Section):
+    """A product of values of the study, each by label or name; a key that is left out keeps them all."""
+
+    datasets: list[str] | None = Field(None, min_length=1, description="Of the study's datasets.")
+    partitions: list[str] | None = Field(None, min_length=1, description="Of its partition schemes.")
+    clients: list[int] | None = Field(None, min_length=1, description="Of its client counts.")
+    methods: list[str] | None = Field(None, min_length=1, description="Of its methods.")
+    backbones: list[str] | None = Field(None, min_length=1, description="Of its backbones.")
+    seeds: int | list[int] | None = Field(None, description="Seeds, as for the study; null: the study's.")
+    training: dict[str, Any] = Field({}, description="Keys of `training` that differ in this grid.")
+
+
+class Override(Section):
+    """Settings for some cells, chosen by labels or names; a key of choice that is left out means all."""
+
+    datasets: list[str] | None = Field(None, min_length=1, description="Datasets that it is for.")
+    backbones: list[str] | None = Field(None, min_length=1, description="Backbones that it is for.")
+    methods: list[str] | None = Field(None, min_length=1, description="Methods that it is for.")
+    settings: dict[str, Any] = Field({}, description="Of the methods; what an entry states itself stands.")
+    backbone_settings: dict[str, Any] = Field({}, description="Of the backbones; as above.")
+    training: dict[str, Any] = Field({}, description="Keys of `training`; what a method's entry states itself stands.")
+
+
 FigureKind = Literal[
     "accuracy_per_round",
     "accuracy_per_second",
@@ -135,7 +159,18 @@ class Study(Section):
     methods: Entries = Field(description="Methods.")
     backbones: Entries = Field([Entry(name="gcn")], description="Local models.")
     seeds: int | list[int] = Field(3, description="Number of seeds, counted from 0, or a list of seeds.")
-    training: Training = Field(Training(), description="How clients train.")
+    training: Training = Field(
+        Training(),
+        description="How clients train. Changed, in this order, by a grid, an entry of datasets, of backbones, "
+        "`overrides`, and an entry of methods.",
+    )
+    grids: list[Grid] = Field(
+        [], description="Which combinations are run, where not all of them: the union of these products."
+    )
+    overrides: list[Override] = Field([], description="Settings for some datasets, backbones or methods.")
+    tuned: str | None = Field(
+        None, description="YAML of settings found by `fglbench tune`, in workflow/studies/tuned/; null: defaults."
+    )
     protocol: Protocol = Field(Protocol(), description="What is measured.")
     reference: str | None = Field(None, description="CSV of printed numbers in workflow/studies/reference/.")
     tables: list[Table] = Field(
@@ -152,6 +187,9 @@ class Study(Section):
         ],
         description="Figures to render.",
     )
+
+
+Checked = TypeVar("Checked", bound=Study)
 
 
 class Data(Section):

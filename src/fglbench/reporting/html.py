@@ -95,7 +95,7 @@ def _facts(study: Study) -> list[tuple[str, str]]:
     ):
         values = sorted({str(value) for value in study.runs[name]}, key=lambda value: (len(value), value))
         facts.append((str(len(values)), words if len(values) != 1 else words.removesuffix("s")))
-    seeds = study.settings.get("seeds") or []
+    seeds = study.settings.get("seeds") or sorted(set(study.runs["seed"]))
     return [*facts, (str(len(seeds)), "seeds" if len(seeds) != 1 else "seed")]
 
 

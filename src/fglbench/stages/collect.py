@@ -15,6 +15,8 @@ import pandas as pd
 from fglbench import __version__
 from fglbench.config.expand import Expansion, Placement, seed_list
 from fglbench.config.identity import Cell
+from fglbench.config.merge import grids_of
+from fglbench.config.schema import Study
 from fglbench.stages.published import Published, load_published
 from fglbench.storage import read_json, read_npz, replacing, write_json
 
@@ -244,13 +246,19 @@ def _study(
         "figures": figures,
         "order": expansion.order,
         "names": expansion.names,
-        "seeds": seed_list(expansion.study),
+        "seeds": _seeds(expansion.study),
         "cells": len(expansion.cells),
         "outcomes": outcomes,
         "published": published,
         "versions": {**versions, "fglbench": __version__},
         "hardware": {"devices": sorted(devices), "cores": max(filter(None, cores), default=None)},
     }
+
+
+def _seeds(study: Study) -> list[int]:
+    """The seeds of every cell; none where grids differ in theirs."""
+    own = {tuple(seed_list(study.seeds if grid.seeds is None else grid.seeds)) for grid in grids_of(study)}
+    return list(own.pop()) if len(own) == 1 else []
 
 
 def _write_parquet(path: Path, frame: pd.DataFrame) -> None:

@@ -1,0 +1,96 @@
+"""What is wrong with the parts of a study that change its settings: entries, grids and overrides."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from fglbench.config import problems as wording
+from fglbench.config.entries import chosen, component_settings, labels, settings_class
+from fglbench.config.schema import Entry, Override, Study, Training
+from fglbench.errors import FglbenchError, suggest
+
+
+def change_problems(study: Study) -> list[str]:
+    """Values that are not in the study, and settings that do not fit what they are for."""
+    found: list[str] = []
+    for key, entries in (("datasets", study.datasets), ("methods", study.methods), ("backbones", study.backbones)):
+        for index, entry in enumerate(entries):
+            found += training_problems(study, f"{key}[{index}].training", entry.training)
+    for index, grid in enumerate(study.grids):
+        where = f"grids[{index}]"
+        for key in ("datasets", "partitions", "methods", "backbones"):
+            found += _unknown(f"{where}.{key}", getattr(grid, key), getattr(study, key))
+        found += [
+            f"{where}.clients: {count} is not among the study's clients: {', '.join(map(str, study.clients))}."
+            for count in grid.clients or []
+            if count not in study.clients
+        ]
+        if grid.seeds is not None:
+            found += seed_problems(f"{where}.seeds", grid.seeds)
+        found += training_problems(study, f"{where}.training", grid.training)
+    for index, override in enumerate(study.overrides):
+        found += override_problems(study, f"overrides[{index}]", override)
+    return found
+
+
+def override_problems(study: Study, where: str, override: Override) -> list[str]:
+    """What is wrong with one override; `where` names it."""
+    found = []
+    for key in ("datasets", "methods", "backbones"):
+        found += _unknown(f"{where}.{key}", getattr(override, key), getattr(study, key))
+    if not (override.settings or override.backbone_settings or override.training):
+        found.append(f"{where}: changes nothing; give it settings, backbone_settings or training.")
+    found += training_problems(study, f"{where}.training", override.training)
+    for kind, key, values in (
+        ("method", "methods", override.settings),
+        ("backbone", "backbones", override.backbone_settings),
+    ):
+        name = "settings" if kind == "method" else "backbone_settings"
+        if values and getattr(override, key) is None:
+            found.append(f"{where}.{name}: say for which {kind}s, under '{where}.{key}'.")
+        elif values:
+            for _, entry in chosen(getattr(study, key), getattr(override, key)):
+                found += _setting_problems(kind, entry, values, f"{where}.{name}")
+    return list(dict.fromkeys(found))
+
+
+def seed_problems(key: str, seeds: int | list[int]) -> list[str]:
+    """What is wrong with a number or list of seeds."""
+    if isinstance(seeds, int):
+        return [f"{key}: {seeds} seeds cannot be run; give 1 or more."] if seeds < 1 else []
+    empty = [] if seeds else [f"{key}: the list is empty; give at least one seed."]
+    negative = [f"{key}[{i}]: {seed} is negative." for i, seed in enumerate(seeds) if seed < 0]
+    return [*_twice(key, seeds), *empty, *negative]
+
+
+def training_problems(study: Study, where: str, values: dict[str, Any]) -> list[str]:
+    """What is wrong with some keys of `training`."""
+    try:
+        Training.model_validate({**study.training.model_dump(), **values})
+    except ValidationError as error:
+        return [text.removeprefix(": ") for text in wording.sentences(error, Training, "", where)]
+    return []
+
+
+def _setting_problems(kind: str, entry: Entry, values: dict[str, Any], where: str) -> list[str]:
+    try:
+        component_settings(kind, Entry.model_validate({**values, "name": entry.name}))
+    except ValidationError as error:
+        model = settings_class(kind, entry.name)
+        return [text.removeprefix(": ") for text in wording.sentences(error, model, "", where)]
+    except FglbenchError:
+        pass  # said where the entry stands
+    return []
+
+
+def _unknown(where: str, wanted: list[str] | None, entries: list[Entry]) -> list[str]:
+    known = dict.fromkeys([*labels(entries), *(entry.name for entry in entries)])
+    return [
+        f"{where}: '{name}' is not in this study. {suggest(name, known)}" for name in wanted or [] if name not in known
+    ]
+
+
+def _twice(key: str, seeds: list[int]) -> list[str]:
+    return [
+        f"{key}: {seed} is listed {seeds.count(seed)} times." for seed in dict.fromkeys(seeds) if seeds.count(seed) > 1
+    ]

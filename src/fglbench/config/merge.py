@@ -1,0 +1,71 @@
+"""The settings a cell is run with: the study's, changed by a grid, entries and overrides.
+
+Training: study, grid, dataset, backbone, overrides, method; a later one wins. Settings of a component: its defaults,
+overrides, its own entry. What an entry of methods states itself thus always stands, for its label promises it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fglbench.config.schema import Entry, Grid, Override, Study, Training
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A dataset, backbone and method of a grid, each with its label."""
+
+    dataset: tuple[str, Entry]
+    backbone: tuple[str, Entry]
+    method: tuple[str, Entry]
+
+
+def applying(overrides: Sequence[Override], at: Combination) -> list[Override]:
+    """The overrides that are for a combination, in their order."""
+
+    def is_for(wanted: Sequence[str] | None, entry: tuple[str, Entry]) -> bool:
+        return wanted is None or entry[0] in wanted or entry[1].name in wanted
+
+    return [
+        override
+        for override in overrides
+        if is_for(override.datasets, at.dataset)
+        and is_for(override.backbones, at.backbone)
+        and is_for(override.methods, at.method)
+    ]
+
+
+def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
+    """How the clients of a combination train.
+
+    Raises:
+        ValidationError: a changed key is unknown or does not fit.
+    """
+    changes = [grid.training, at.dataset[1].training, at.backbone[1].training]
+    changes += [override.training for override in applying(study.overrides, at)]
+    changes += [at.method[1].training]
+    values = study.training.model_dump()
+    for change in changes:
+        values |= change
+    return Training.model_validate(values)
+
+
+def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
+    """The backbone and the method of a combination, with the settings that overrides give them."""
+    found = applying(study.overrides, at)
+    return (
+        _with_settings(at.backbone[1], [override.backbone_settings for override in found]),
+        _with_settings(at.method[1], [override.settings for override in found]),
+    )
+
+
+def _with_settings(entry: Entry, given: list[dict[str, Any]]) -> Entry:
+    values: dict[str, Any] = {}
+    for change in given:
+        values |= change
+    return Entry.model_validate({**values, **entry.settings, "name": entry.name, "label": entry.label})
+
+
+def grids_of(study: Study) -> list[Grid]:
+    """The products whose union the study is: its grids, or one of everything."""
+    return study.grids or [Grid()]

@@ -1,0 +1,57 @@
+"""The file of settings that a search found: overrides for a study, and the record of the searches behind them."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from fglbench.config import problems as wording
+from fglbench.config.changes import override_problems
+from fglbench.config.files import read_yaml
+from fglbench.config.schema import Checked, Override
+from fglbench.errors import ConfigError, suggest
+from fglbench.settings import Section
+
+FOLDER = "tuned"
+
+
+class TunedFile(Section):
+    """What `fglbench tune` writes."""
+
+    overrides: list[Override] = Field(description="The best settings of each search.")
+    searches: list[dict[str, Any]] = Field([], description="Ranges, seeds, trials and best value of each search.")
+
+
+def with_tuned(study: Checked, studies: Path | None) -> Checked:
+    """The study with the overrides of the file that it names under `tuned`, after its own.
+
+    Args:
+        study: well-typed.
+        studies: folder of study files; the file is in its `tuned/`.
+
+    Raises:
+        ConfigError: there is no such file, or its overrides do not fit the study.
+    """
+    folder = (studies or Path()) / FOLDER
+    path = folder / f"{study.tuned}.yaml"
+    if not path.is_file():
+        known = [file.stem for file in folder.glob("*.yaml")] if studies else []
+        raise ConfigError(
+            [
+                f"tuned: '{study.tuned}' is not a file of settings in {folder}. {suggest(study.tuned, known)} "
+                "'fglbench tune <study>' makes one; without this key the study runs with its own settings."
+            ]
+        )
+    values = read_yaml(path)
+    try:
+        found = TunedFile.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(wording.sentences(error, TunedFile, str(path))) from error
+    problems = [
+        f"{path}: {problem}"
+        for index, override in enumerate(found.overrides)
+        for problem in override_problems(study, f"overrides[{index}]", override)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return study.model_copy(update={"overrides": [*study.overrides, *found.overrides]})
