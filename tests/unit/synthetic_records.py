@@ -47,6 +47,7 @@ def run_rows(
     device: str = "cpu",
     seconds: float = 2.0,
     evaluated: int | None = None,
+    participation: float = 1.0,
 ) -> list[dict[str, Any]]:
     """Rows of runs.parquet for one cell placement.
 
@@ -78,6 +79,7 @@ def run_rows(
             "device": device,
             "evaluated": pd.NA,
             "of": pd.NA,
+            "participation": participation,
         }
         if seed in outcomes:
             rows.append(base | outcomes[seed])
@@ -92,6 +94,7 @@ def run_rows(
         sent = 0.0 if label in ("Global", "Local") else 4.0e6
         for metric, value in (
             ("train_seconds", seconds + 0.1 * seed),
+            ("server_seconds", 0.25 * seconds),
             ("bytes_up", sent),
             ("bytes_down", sent),
             ("selected_round", 10.0 + seed),
@@ -123,7 +126,7 @@ def full_study(
 ) -> Study:
     """A study with curves, partitions, all figures and tables, one diverged cell and one method without a dataset."""
     random = np.random.default_rng(7)
-    parts, curves, partitions = [], [], []
+    parts, curves, partitions, mixing = [], [], [], []
     for dataset in datasets:
         for scheme in schemes:
             for clients in (5, 10):
@@ -135,10 +138,24 @@ def full_study(
                     outcomes = {1: {"outcome": "diverged", "outcome_round": 12.0, "reason": "loss is not finite"}}
                     parts.append(run_rows(values, outcomes=outcomes if failed else None, **place))  # type: ignore[arg-type]
                     curves += _curve(place, values, random)
+                    if label == "FedProx":
+                        mixing += _mixing(place, seeds)
                 partitions += _partition(dataset, scheme, clients, seeds, random)
     runs = frame(*parts)
     settings = _settings(datasets, schemes, seeds)
-    return Study(settings=settings, runs=runs, curves=pd.DataFrame(curves), partitions=pd.DataFrame(partitions))
+    return Study(settings, runs, *(pd.DataFrame(rows) for rows in (curves, partitions, mixing)))
+
+
+def _mixing(place: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
+    """Every client keeps half of its own model and takes the rest from the next one."""
+    clients = place["clients"]
+    matrix = (np.eye(clients) + np.roll(np.eye(clients), 1, axis=1)) / 2
+    known = {"method": METHODS[place["label"]], "backbone": "gcn", "round": 10, "cell": str(place)}
+    return [
+        {**place, **known, "seed": seed, "client": client, "weights": matrix[client]}
+        for seed in range(seeds)
+        for client in range(clients)
+    ]
 
 
 def _curve(place: dict[str, Any], values: list[float], random: np.random.Generator) -> list[dict[str, Any]]:
@@ -222,3 +239,4 @@ def write_study(study: Study, folder: Path) -> None:
     study.runs.to_parquet(folder / "runs.parquet")
     study.curves.to_parquet(folder / "curves.parquet")
     study.partitions.to_parquet(folder / "partitions.parquet")
+    study.mixing.to_parquet(folder / "mixing.parquet")

@@ -40,7 +40,8 @@ def study():
 def test_one_panel_per_problem_with_titles(study, kind):
     figure = draw(study, spec(kind))
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    assert len(titles) == (2 if kind == "accuracy_by_clients" else 4)
+    expected = {"accuracy_by_clients": 2, "labels_and_convergence": 8, "aggregation_weights": 3}
+    assert len(titles) == expected.get(kind, 4)
     assert titles[0].startswith("cora, louvain")
     assert figure.get_suptitle() == "A title"
 
@@ -54,7 +55,9 @@ def test_no_record_gives_a_note_instead_of_a_crash(study, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_study_without_any_record_of_training_gives_notes(study, kind):
     none = pd.DataFrame()
-    assert "to draw" in texts(draw(replace(study, runs=study.runs[:0], curves=none, partitions=none), spec(kind)))
+    assert "to draw" in texts(
+        draw(replace(study, runs=study.runs[:0], curves=none, partitions=none, mixing=none), spec(kind))
+    )
 
 
 def test_per_round_shows_mean_and_sample_deviation(study):
@@ -103,6 +106,53 @@ def test_methods_that_send_nothing_are_lines(study):
     assert "Local (sends nothing)" in axes.get_legend_handles_labels()[1]
     silent = draw(study, spec("bytes_by_accuracy", where={"label": ["Local"], "dataset": ["cora"]})).axes[0]
     assert silent.get_xscale() == "linear"
+
+
+def test_weights_are_those_that_a_receiver_took(study):
+    axes = draw(study, spec("aggregation_weights")).axes[0]
+    image = axes.get_images()[0].get_array()
+    assert image[0].tolist() == [0.5, 0.5, 0.0, 0.0, 0.0]
+    assert image[4].tolist() == [0.5, 0.0, 0.0, 0.0, 0.5]
+    assert "FedProx (gcn), seed 0, round 11" in axes.get_title()
+
+
+def test_bars_stack_the_servers_seconds_on_those_of_local_training(study):
+    axes = draw(study, spec("seconds_by_method", where={"label": ["FedAvg"], "dataset": ["cora"]})).axes[0]
+    clients, server = axes.patches
+    # Seeds take 2.0, 2.1 and 2.2 s, of which the server 0.5 s.
+    assert clients.get_width() == pytest.approx(1.6)
+    assert (server.get_x(), server.get_width()) == pytest.approx((1.6, 0.5))
+
+
+def test_labels_and_curves_of_all_schemes_stand_in_one_row(study):
+    figure = draw(study, spec("labels_and_convergence", where={"dataset": ["cora"], "clients": [5]}))
+    first, second, third, fourth = (axes for axes in figure.axes if axes.get_title())
+    assert [axes.get_title() for axes in (third, fourth)] == ["cora, louvain, 5 clients", "cora, metis, 5 clients"]
+    assert first.get_images() and second.get_images() and not third.get_images()
+    assert [item.get_label() for item in third.get_lines()] == ["Global", "Local", "FedAvg", "FedProx"]
+    assert len({axes.get_position().y0 for axes in (third, fourth)}) == 1
+
+
+def participating(**labels):
+    return [
+        run_rows([value, value + 0.02], label=label, method=label.split()[0].lower(), participation=fraction)
+        for label, (fraction, value) in labels.items()
+    ]
+
+
+def test_a_method_is_one_line_over_its_fractions():
+    runs = participating(**{"FedAvg": (1.0, 0.8), "FedAvg 20 %": (0.2, 0.6), "Local": (1.0, 0.7)})
+    axes = draw(study_of(frame(*runs), seeds=[0, 1]), spec("accuracy_by_participation", where={})).axes[0]
+    lines = {item.get_label(): item.lines[0] for item in axes.containers}
+    assert set(lines) == {"FedAvg", "Local"}
+    assert lines["FedAvg"].get_xdata().tolist() == [20, 100]
+    assert lines["FedAvg"].get_ydata().tolist() == pytest.approx([61, 81])
+
+
+def test_two_settings_of_a_method_at_one_fraction_are_refused():
+    runs = participating(**{"FedAvg": (0.2, 0.8), "FedAvg slow": (0.2, 0.6)})
+    with pytest.raises(ConfigError, match=r"'fedavg' has several labels at participation 0.2: FedAvg, FedAvg slow"):
+        draw(study_of(frame(*runs), seeds=[0, 1]), spec("accuracy_by_participation", where={}))
 
 
 def test_heatmap_shows_the_first_seed(study):

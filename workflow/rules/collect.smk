@@ -8,6 +8,7 @@ rule collect_study:
         runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
         curves=f"{RESULTS}/studies/{{study}}/curves.parquet",
         partitions=f"{RESULTS}/studies/{{study}}/partitions.parquet",
+        mixing=f"{RESULTS}/studies/{{study}}/mixing.parquet",
         study=f"{RESULTS}/studies/{{study}}/study.json",
     log:
         f"{LOGS}/collect/{{study}}.log",

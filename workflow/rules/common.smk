@@ -80,7 +80,7 @@ def grows(amount):
 
 def study_files(study):
     """Records, tables, figures and report of a study."""
-    records = ["runs.parquet", "curves.parquet", "partitions.parquet", "study.json"]
+    records = ["runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json"]
     return [
         *[f"{RESULTS}/studies/{study}/{name}" for name in records],
         *[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],

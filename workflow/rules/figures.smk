@@ -9,6 +9,7 @@ for study in PLAN.studies:
             runs=f"{RESULTS}/studies/{study}/runs.parquet",
             curves=f"{RESULTS}/studies/{study}/curves.parquet",
             partitions=f"{RESULTS}/studies/{study}/partitions.parquet",
+            mixing=f"{RESULTS}/studies/{study}/mixing.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
         output:
             [f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],

@@ -136,6 +136,10 @@ FigureKind = Literal[
     "label_heatmap",
     "bytes_by_accuracy",
     "average_ranks",
+    "accuracy_by_participation",
+    "aggregation_weights",
+    "labels_and_convergence",
+    "seconds_by_method",
 ]
 
 

@@ -108,10 +108,14 @@ def train(
             )
             finished = replace(finished, uploads=method.upload(finished))
             sent_up += _bytes(finished.uploads)
+            _synchronise(device)
+            server_began = time.perf_counter()
             mixing = method.mixing(finished)
             if mixing is not None:
                 current = stacked.mix(trained, shared, mixing)
             method.after(finished, current)
+            _synchronise(device)
+            recorder.server_seconds += time.perf_counter() - server_began
             rebuilt = method.rebuild(finished)
             if rebuilt is not None:
                 federation = rebuilt

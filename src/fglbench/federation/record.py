@@ -31,6 +31,7 @@ class Result:
         parameters: per reading the stacked parameters of its round; empty unless ok.
         graphs: per reading the client graphs they were scored on, which a method may have changed; empty unless ok.
         train_seconds, eval_seconds: of the loop.
+        server_seconds: the part of `train_seconds` from the uploads to the end of the method's `after`.
     """
 
     state: str
@@ -44,6 +45,7 @@ class Result:
     graphs: dict[str, Federation] = field(default_factory=dict)
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
+    server_seconds: float = 0.0
 
 
 class Recorder:
@@ -62,7 +64,7 @@ class Recorder:
         self._result = Result("ok", None, {})
         self._up = self._down = 0
         self._mixing: dict[int, np.ndarray] = {}
-        self.train_seconds = self.eval_seconds = 0.0
+        self.train_seconds = self.eval_seconds = self.server_seconds = 0.0
 
     def sent(self, up: int, down: int) -> None:
         """Counts bytes."""
@@ -143,6 +145,7 @@ class Recorder:
             rounds = np.asarray(list(self._mixing), dtype=np.int64)
             self._result.mixing = {"mixing": np.stack(list(self._mixing.values())), "rounds": rounds}
         self._result.train_seconds, self._result.eval_seconds = self.train_seconds, self.eval_seconds
+        self._result.server_seconds = self.server_seconds
         return self._result
 
 

@@ -8,9 +8,12 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.errors import ConfigError, suggest
+from fglbench.reporting.figures_bars import seconds_by_method
 from fglbench.reporting.figures_base import LOOK
 from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
-from fglbench.reporting.figures_heatmap import label_heatmap
+from fglbench.reporting.figures_heatmap import aggregation_weights, label_heatmap
+from fglbench.reporting.figures_labels import labels_and_convergence
+from fglbench.reporting.figures_participation import accuracy_by_participation
 from fglbench.reporting.figures_points import accuracy_by_clients, bytes_by_accuracy
 from fglbench.reporting.figures_ranks import average_ranks
 from fglbench.reporting.names import FIGURE_FORMATS
@@ -26,6 +29,10 @@ KINDS: dict[str, Callable[[Study, Mapping[str, Any]], Figure]] = {
         label_heatmap,
         bytes_by_accuracy,
         average_ranks,
+        accuracy_by_participation,
+        aggregation_weights,
+        labels_and_convergence,
+        seconds_by_method,
     )
 }
 # Without dates and versions, equal records give equal bytes.

@@ -30,6 +30,15 @@ def accuracy_per_round(study: Study, spec: Mapping[str, Any]) -> Figure:
     return _curves(study, spec, _by_round, "Round")
 
 
+def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study: Study, chosen: pd.DataFrame) -> None:
+    """The curves per round of one problem, a line for every label and backbone."""
+    for series, part in groups(rows, ["label", "backbone"], study.order):
+        x, values = _by_round(part, "test_accuracy")
+        _band(panel, x, values * 100, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
+    panel.set_xlabel("Round")
+    panel.set_ylabel("Test accuracy (%)")
+
+
 def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
     """Accuracy over seconds of training, without start-up and evaluation; seeds are interpolated onto common times.
     Runs from different kinds of device are separate lines."""

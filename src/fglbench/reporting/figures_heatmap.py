@@ -1,17 +1,20 @@
-"""Which client has how many nodes of which class."""
+"""Heat maps: which client has how many nodes of which class, and whose model it receives with which weight."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fglbench.reporting.figures_base import LOOK, groups, nothing, panel_title, panels, title_of
-from fglbench.reporting.records import PROBLEM, Study, select
+from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 
 MOST_NUMBERS = 100
+MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 
 
 def label_heatmap(study: Study, spec: Mapping[str, Any]) -> Figure:
@@ -19,27 +22,59 @@ def label_heatmap(study: Study, spec: Mapping[str, Any]) -> Figure:
     chosen = select(study.partitions, spec.get("where"), f"figure '{spec['name']}'")
     if chosen.empty:
         return nothing(spec, "partition")
-    with rc_context(LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
+    with rc_context(MAP_LOOK):
         parts = list(groups(chosen, list(PROBLEM), study.order))
         tallest = max(part["client"].nunique() for _, part in parts)
         figure, axes = panels(
             [key for key, _ in parts], title_of(spec), height=min(5.0, max(2.7, 0.22 * tallest + 1.2))
         )
         for panel, (key, part) in zip(axes, parts, strict=True):
-            seed = int(part["seed"].min())
-            counts = _counts(part[part["seed"] == seed].sort_values("client")["classes"].tolist())
-            image = panel.imshow(counts, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
-            if counts.size <= MOST_NUMBERS:
-                _write_numbers(panel, counts)
-            panel.set_title(f"{panel_title(list(PROBLEM), key)} (seed {seed})", fontsize=9.5)
-            panel.set_xlabel("Class")
-            panel.set_ylabel("Client")
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-            panel.yaxis.set_major_locator(MaxNLocator(integer=True))
-            bar = figure.colorbar(image, ax=panel, fraction=0.05, pad=0.03)
-            bar.set_label("Nodes", fontsize=9)
-            bar.ax.tick_params(labelsize=8)
+            draw_labels(figure, panel, part, panel_title(list(PROBLEM), key))
     return figure
+
+
+def draw_labels(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> None:
+    """The heat map of one partition, of its first seed."""
+    seed = int(part["seed"].min())
+    counts = _counts(part[part["seed"] == seed].sort_values("client")["classes"].tolist())
+    _heatmap(figure, panel, counts, f"{title} (seed {seed})", "Nodes")
+    if counts.size <= MOST_NUMBERS:
+        _write_numbers(panel, counts)
+    panel.set_xlabel("Class")
+    panel.set_ylabel("Client")
+
+
+def aggregation_weights(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The mixing matrix of the round that is read, one panel per complete cell that recorded one, first seed."""
+    chosen = select(study.mixing, spec.get("where"), f"figure '{spec['name']}'")
+    if not chosen.empty:
+        chosen = complete_only(study, chosen)
+    if chosen.empty:
+        return nothing(spec, "aggregation weight")
+    fields = [*PROBLEM, "backbone", "label"]
+    with rc_context(MAP_LOOK):
+        parts = list(groups(chosen, fields, study.order))
+        tallest = max(part["client"].nunique() for _, part in parts)
+        figure, axes = panels([key for key, _ in parts], title_of(spec), height=min(5.0, max(3.0, 0.2 * tallest + 1.4)))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            seed = int(part["seed"].min())
+            first = part[part["seed"] == seed].sort_values("client")
+            number = int(first["round"].iloc[0]) + 1
+            title = f"{panel_title(fields[:3], key[:3])}\n{key[4]} ({key[3]}), seed {seed}, round {number}"
+            _heatmap(figure, panel, np.stack(first["weights"].tolist()), title, "Weight")
+            panel.set_xlabel("Sender")
+            panel.set_ylabel("Receiver")
+    return figure
+
+
+def _heatmap(figure: Figure, panel: Axes, values: np.ndarray, title: str, unit: str) -> None:
+    image = panel.imshow(values, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
+    panel.set_title(title, fontsize=9.5)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+    bar = figure.colorbar(image, ax=panel, fraction=0.05, pad=0.03)
+    bar.set_label(unit, fontsize=9)
+    bar.ax.tick_params(labelsize=8)
 
 
 def _counts(histograms: list[Any]) -> np.ndarray:

@@ -29,6 +29,7 @@ QUANTITIES = {
     "ap": Quantity("average precision", "%", 100.0, "higher"),
     "loss": Quantity("loss", "", 1.0, "lower"),
     "train_seconds": Quantity("training time", "s", 1.0, "lower", timed=True),
+    "server_seconds": Quantity("server time", "s", 1.0, "lower", timed=True),
     "eval_seconds": Quantity("evaluation time", "s", 1.0, "lower", timed=True),
     "total_seconds": Quantity("total time", "s", 1.0, "lower", timed=True),
     "peak_memory_mb": Quantity("peak memory", "MB", 1.0, "lower", timed=True),

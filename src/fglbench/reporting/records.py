@@ -1,7 +1,7 @@
 """Reading a study's collected records: tidy frames and the study's own description."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,14 @@ class Study:
         runs: one row per (cell placement, split, reading, mean, metric).
         curves: one row per (cell placement, round).
         partitions: one row per (partition, seed, client).
+        mixing: one row per (cell placement, client): the weights it received in the round that is read.
     """
 
     settings: dict[str, Any]
     runs: pd.DataFrame
     curves: pd.DataFrame
     partitions: pd.DataFrame
+    mixing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def order(self) -> dict[str, list[Any]]:
@@ -46,13 +48,15 @@ class Study:
 
 
 def load_study(folder: Path) -> Study:
-    """Reads `study.json` and the three Parquet files of a study folder.
+    """Reads `study.json` and the Parquet files of a study folder; records without `mixing` are older than it.
 
     Raises:
         StorageError: a file is missing or unreadable.
     """
     folder = Path(folder)
     frames = {name: _read_parquet(folder / f"{name}.parquet") for name in ("runs", "curves", "partitions")}
+    if (folder / "mixing.parquet").exists():
+        frames["mixing"] = _read_parquet(folder / "mixing.parquet")
     return Study(settings=read_json(folder / "study.json"), **frames)
 
 

@@ -40,8 +40,9 @@ RUN_COLUMNS = {
     "outcome_round": "float64",
     "reason": "str",
     "cell": "str",
+    "participation": "float64",
 }
-_RUN_METRICS = ("train_seconds", "eval_seconds", "total_seconds", "peak_memory_mb", "selected_round")
+_RUN_METRICS = ("train_seconds", "server_seconds", "eval_seconds", "total_seconds", "peak_memory_mb", "selected_round")
 
 
 def collect(
@@ -52,7 +53,7 @@ def collect(
     published: Mapping[str, Path] | None = None,
     not_run: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """Writes the four files of a study.
+    """Writes the five files of a study.
 
     Args:
         expansion: the study's cells.
@@ -70,18 +71,22 @@ def collect(
     loaded = {cell.id: _load(cell, results) for cell in expansion.cells if cell.id not in published}
     runs: list[pd.DataFrame] = []
     curves: list[pd.DataFrame] = []
+    mixing: list[pd.DataFrame] = []
     rows: list[dict[str, Any]] = []
     for placement in expansion.placements:
         if placement.cell.id in published:
             runs.append(packed.runs[placement.cell.id].assign(**_place(placement)))
             curves += [found.assign(**_place(placement)) for found in _found(packed.curves, placement.cell.id)]
+            mixing += [found.assign(**_place(placement)) for found in _found(packed.mixing, placement.cell.id)]
         else:
             record = loaded[placement.cell.id]
             rows += _run_rows(placement, record, (not_run or {}).get(placement.cell.dataset.slug))
             curves += _curve(placement, record, results)
+            mixing += _mixing(placement, record, results, expansion.study.protocol.reading)
     own = pd.DataFrame(rows, columns=list(RUN_COLUMNS)).astype(RUN_COLUMNS)
     _write_parquet(folder / "runs.parquet", pd.concat([*runs, own])[list(RUN_COLUMNS)])
     _write_parquet(folder / "curves.parquet", pd.concat(curves or [pd.DataFrame()]))
+    _write_parquet(folder / "mixing.parquet", pd.concat(mixing or [pd.DataFrame()]))
     _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, packed))
     outcomes = Counter(record["metrics"]["outcome"]["state"] if record else "not_run" for record in loaded.values())
     outcomes += Counter(packed.runs[cell]["outcome"].iloc[0] for cell in published)
@@ -112,6 +117,7 @@ def _place(placement: Placement) -> dict[str, Any]:
         "label": placement.label,
         "seed": placement.cell.seed,
         "cell": placement.cell.id,
+        "participation": placement.cell.method.spec["training"]["participation"],
     }
 
 
@@ -135,7 +141,7 @@ def _run_rows(
     if record is None or outcome["state"] != "ok":
         yield {**common, "metric": "outcome", "value": np.nan}
         return
-    for metric in _RUN_METRICS:
+    for metric in (name for name in _RUN_METRICS if name in record["run"]):
         yield {**common, "metric": metric, "value": record["run"][metric]}
     for metric in ("bytes_up", "bytes_down"):
         yield {**common, "metric": metric, "value": record["metrics"][metric]}
@@ -171,6 +177,22 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
         }
     )
     return [frame]
+
+
+def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, reading: str) -> list[pd.DataFrame]:
+    """One frame with a row for every client: the weights it received in the round of a reading; none where none were
+    kept."""
+    path = results / placement.cell.folder("train") / "mixing.npz"
+    if record is None or record["metrics"]["outcome"]["state"] != "ok" or not path.exists():
+        return []
+    stored = read_npz(path)
+    number = record["metrics"]["readings"][reading]["round"]
+    matrices = stored["mixing"][stored["rounds"] == number]
+    place = _place(placement)
+    return [
+        pd.DataFrame({"client": range(len(matrix)), "weights": list(matrix)}).assign(round=number, **place)
+        for matrix in matrices
+    ]
 
 
 def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:

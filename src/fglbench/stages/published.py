@@ -52,7 +52,7 @@ def pack(records: Path, folder: Path) -> list[str]:
     if not cells:
         raise StorageError(f"{records} has no finished cell to pack. Run the study first: snakemake {records.name}.")
     with replacing_directory(folder) as temporary:
-        frames = {"runs": settled, "curves": study.curves, "partitions": study.partitions}
+        frames = {name: getattr(study, name) for name in ("curves", "partitions", "mixing")} | {"runs": settled}
         for name, frame in frames.items():
             kept = frame[frame["cell"].isin(cells)] if "cell" in frame else frame
             kept.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
@@ -66,7 +66,7 @@ class Published:
     """The packed records of some cells.
 
     Attributes:
-        runs, curves: by cell id, its rows.
+        runs, curves, mixing: by cell id, its rows.
         partitions: by split folder, its rows.
         studies: what the packed studies say of themselves.
     """
@@ -75,6 +75,7 @@ class Published:
     curves: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     partitions: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     studies: list[dict[str, Any]] = field(default_factory=list)
+    mixing: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
 
 def load_published(folders: Iterable[Path]) -> Published:
@@ -92,6 +93,7 @@ def load_published(folders: Iterable[Path]) -> Published:
             found.curves | _first_placement(study.curves, "cell"),
             found.partitions | _first_placement(study.partitions, "split"),
             [*found.studies, study.settings],
+            found.mixing | _first_placement(study.mixing, "cell"),
         )
 
     return reduce(merged, folders, Published())

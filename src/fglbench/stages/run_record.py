@@ -99,6 +99,7 @@ def write_record(
             "selected_round": result.rounds.get("val") if result else None,
             "train_seconds": result.train_seconds if result else 0.0,
             "eval_seconds": result.eval_seconds if result else 0.0,
+            "server_seconds": result.server_seconds if result else 0.0,
             "total_seconds": time.perf_counter() - began,
             "peak_memory_mb": machine.get("peak_memory_mb") or _peak_memory_mb(),
             "bytes_up": _last(result, "bytes_up"),

@@ -1,0 +1,55 @@
+"""Running time of the methods: local training and the server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from fglbench.evaluation.statistics import summarise
+from fglbench.reporting.figures_base import LOOK, groups, legend, nothing, panel_title, panels, title_of
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, select
+
+_CLIENTS, _SERVER = "#4477aa", "#ee6677"
+
+
+def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """Seconds of local training and of the server's step over all rounds, stacked, one panel per dataset, scheme,
+    number of clients and kind of device; an error bar of one sample standard deviation of their sum."""
+    chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
+    seconds = _seconds(chosen)
+    if seconds.empty:
+        return nothing(spec, "running time")
+    devices = seconds["device"].nunique() > 1
+    fields = [*PROBLEM, "device"]
+    with rc_context(LOOK):
+        parts = list(groups(seconds, fields, study.order))
+        tallest = max(len(part[["label", "backbone"]].drop_duplicates()) for _, part in parts)
+        figure, axes = panels([key for key, _ in parts], title_of(spec), height=max(2.0, 0.28 * tallest + 1.0))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            names = []
+            for row, ((label, backbone), runs) in enumerate(groups(part, ["label", "backbone"], study.order)):
+                total = summarise(runs["train_seconds"].tolist())
+                server = float(runs["server_seconds"].mean())
+                clients = total.mean - server
+                panel.barh(row, clients, color=_CLIENTS, label="local training")
+                panel.barh(row, server, left=clients, xerr=total.std, color=_SERVER, capsize=2, label="server")
+                names.append(f"{label} ({backbone})" if seconds["backbone"].nunique() > 1 else label)
+            panel.set_yticks(range(len(names)), names)
+            panel.invert_yaxis()
+            panel.grid(axis="y", visible=False)
+            panel.set_title(panel_title(fields, key) if devices else panel_title(list(PROBLEM), key[:3]))
+            panel.set_xlabel("Seconds over all rounds")
+        legend(figure, axes)
+    return figure
+
+
+def _seconds(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per run that has both times."""
+    keys = [*FIELDS, "seed", "device"]
+    times = runs[runs["metric"].isin(["train_seconds", "server_seconds"])]
+    if times.empty:
+        return times
+    wide = times.pivot_table(index=keys, columns="metric", values="value", aggfunc="first").reset_index()
+    return wide.dropna() if {"train_seconds", "server_seconds"} <= set(wide.columns) else wide[:0]

@@ -1,0 +1,49 @@
+"""Label distributions of the partitions beside the convergence of the methods on them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from fglbench.reporting.figures_base import LOOK, groups, legend, nothing, panel_title, panels, series_styles, title_of
+from fglbench.reporting.figures_curves import draw_rounds
+from fglbench.reporting.figures_heatmap import draw_labels
+from fglbench.reporting.records import PROBLEM, Study, complete_only, select
+
+
+def labels_and_convergence(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """A row for each dataset and number of clients: a heat map of labels for every scheme, then the curves of every
+    method for every scheme."""
+    partitions, curves = (
+        select(frame, _of(frame, spec), f"figure '{spec['name']}'") for frame in (study.partitions, study.curves)
+    )
+    if not curves.empty:
+        curves = complete_only(study, curves).dropna(subset=["test_accuracy"])
+    if partitions.empty or curves.empty:
+        return nothing(spec, "partition with curves")
+    look = series_styles(study)
+    rows: dict[tuple[Any, Any], list[tuple[str, tuple[Any, ...], pd.DataFrame]]] = {}
+    for what, frame in (("labels", partitions), ("curves", curves)):
+        for key, part in groups(frame, list(PROBLEM), study.order):
+            rows.setdefault((key[0], key[2]), []).append((what, key, part))
+    drawn = [(row, *panel) for row, parts in rows.items() for panel in parts]
+    with rc_context(LOOK):
+        figure, axes = panels([(row,) for row, *_ in drawn], title_of(spec), height=3.2)
+        for panel, (_, what, key, part) in zip(axes, drawn, strict=True):
+            title = panel_title(list(PROBLEM), key)
+            if what == "labels":
+                panel.grid(visible=False)
+                draw_labels(figure, panel, part, title)
+            else:
+                draw_rounds(panel, part, look, study, curves)
+                panel.set_title(title)
+        legend(figure, axes)
+    return figure
+
+
+def _of(frame: pd.DataFrame, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the filter that a frame can answer: partitions know no methods."""
+    where = spec.get("where") or {}
+    return {name: kept for name, kept in where.items() if name in PROBLEM or "label" in frame}
