@@ -26,6 +26,7 @@ include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
+include: "workflow/rules/tune.smk"
 
 
 rule all:

@@ -1,4 +1,4 @@
-"""The command line: `fglbench list|describe|train|compare|pack|new|verify|doctor`.
+"""The command line: `fglbench list|describe|train|compare|pack|tune|new|verify|doctor`.
 
 A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fglbench import __version__
-from fglbench.commands import compare, describe, doctor, listing, new, pack, train, verify
+from fglbench.commands import compare, describe, doctor, listing, new, pack, train, tune, verify
 from fglbench.errors import FglbenchError
 
 COMMANDS = {
@@ -20,6 +20,7 @@ COMMANDS = {
     "train": (train, "one cell, without Snakemake"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
     "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
+    "tune": (tune, "searches a study's settings on validation accuracy; resumable"),
     "new": (new, "a working file for a method of your own, with its test"),
     "verify": (verify, "whether stored files still match their checksums; removes what does not, to be made again"),
     "doctor": (doctor, "whether this installation and machine can run everything"),

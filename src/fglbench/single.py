@@ -90,9 +90,21 @@ def run_cell(
         DataError, PartitionError: the data cannot be had, or not be partitioned as asked.
         StorageError: a stored file is damaged.
     """
+    single = one_cell(values, results)
+    return run_single(single, threads=threads, force=force, own_process=own_process, progress=progress)
+
+
+def run_single(
+    single: Single,
+    *,
+    threads: int = 1,
+    force: bool = False,
+    own_process: bool = False,
+    progress: Callable[[int], Progress | None] = lambda seed: None,
+) -> dict[str, Any]:
+    """As `run_cell`, of a cell that is resolved already."""
     from fglbench.stages.evaluate import evaluate
 
-    single = one_cell(values, results)
     cell, config = single.cell, single.config
     prepared = single.seed_folder("preprocess") / FILE
     kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared))

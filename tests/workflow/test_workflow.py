@@ -220,3 +220,16 @@ def test_a_results_folder_that_cannot_be_written_is_found_before_any_job(tmp_pat
     assert "Finished jobid" not in output
     assert "Traceback" not in output
     assert run_snakemake(tmp_path, "-n").returncode == 0
+
+
+def test_searches_are_jobs_and_their_settings_come_in_one_file(tmp_path: Path):
+    lists = {"methods": ["fedprox"], "settings": {"mu": [0.001, 0.1]}}
+    tune = {"seeds": [50], "partition": "random", "clients": 3, "trials": 4, "searches": [lists]}
+    write_config(tmp_path, datasets=["karate"], methods=["local", "fedprox"], tune=tune)
+    done = run_snakemake(tmp_path, "--cores", "2", "tune")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = yaml.safe_load((tmp_path / "results" / "tune" / "grid.yaml").read_text())
+    (override,) = found["overrides"]
+    assert override["methods"] == ["fedprox"] and override["settings"]["mu"] in (0.001, 0.1)
+    assert [record["trials"] for record in found["searches"]] == [{"complete": 2}]
+    assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tune").stdout

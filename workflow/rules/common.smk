@@ -56,6 +56,7 @@ wildcard_constraints:
     prepared=r"[a-z0-9.+-]+",
     method=r"[a-z0-9.+-]+",
     seeds=r"[0-9+-]+",
+    search=r"[a-z0-9.+-]+",
     study="|".join(map(re.escape, PLAN.studies)),
 
 
@@ -67,6 +68,7 @@ localrules:
     tables,
     figures,
     report,
+    tune,
     download_dataset,
     evaluate_cell,
     collect_study,

@@ -5,9 +5,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from fglbench.config import problems as wording
-from fglbench.config.entries import chosen, component_settings, labels, settings_class
-from fglbench.config.schema import Entry, Override, Study, Training
+from fglbench.config.entries import chosen, component_settings, labels, seed_list, settings_class
+from fglbench.config.schema import Entry, Override, Range, Search, Study, Training
 from fglbench.errors import FglbenchError, suggest
+
+PARTS = ("settings", "backbone_settings", "training")
 
 
 def change_problems(study: Study) -> list[str]:
@@ -30,7 +32,53 @@ def change_problems(study: Study) -> list[str]:
         found += training_problems(study, f"{where}.training", grid.training)
     for index, override in enumerate(study.overrides):
         found += override_problems(study, f"overrides[{index}]", override)
-    return found
+    return found + _tune_problems(study)
+
+
+def _tune_problems(study: Study) -> list[str]:
+    """What is wrong with the searches; a search on reported seeds would choose by what is reported."""
+    if study.tune is None:
+        return []
+    lists = [study.seeds, *(grid.seeds for grid in study.grids if grid.seeds is not None)]
+    reported = {seed for seeds in lists for seed in seed_list(seeds)}
+    found = seed_problems("tune.seeds", study.tune.seeds)
+    found += [
+        f"tune.seeds: {seed} is a seed of the study; search on others." for seed in study.tune.seeds if seed in reported
+    ]
+    found += _unknown("tune.partition", [study.tune.partition], study.partitions)
+    if study.tune.clients not in study.clients:
+        counts = ", ".join(map(str, study.clients))
+        found.append(f"tune.clients: {study.tune.clients} is not among the study's clients: {counts}.")
+    for index, search in enumerate(study.tune.searches):
+        where = f"tune.searches[{index}]"
+        found += [
+            f"{where}.{part}.{name}: low {space.low} is above high {space.high}."
+            for part in PARTS
+            for name, space in getattr(search, part).items()
+            if isinstance(space, Range) and space.low > space.high
+        ]
+        for override in _extremes(search):
+            found += override_problems(study, where, override)
+    return list(dict.fromkeys(found))
+
+
+def _extremes(search: Search) -> list[Override]:
+    """Overrides that between them hold every listed value and both ends of every range."""
+    values = {
+        part: {
+            name: [space.low, space.high] if isinstance(space, Range) else space
+            for name, space in getattr(search, part).items()
+        }
+        for part in PARTS
+    }
+    longest = max((len(found) for part in values.values() for found in part.values()), default=1)
+    chosen_for = {key: getattr(search, key) for key in ("datasets", "backbones", "methods")}
+    return [
+        Override.model_validate(
+            {**chosen_for, **{p: {n: found[i % len(found)] for n, found in part.items()} for p, part in values.items()}}
+        )
+        for i in range(longest)
+    ]
 
 
 def override_problems(study: Study, where: str, override: Override) -> list[str]:

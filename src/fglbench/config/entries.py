@@ -68,3 +68,8 @@ def chosen(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str
     """(label, entry) of the entries whose label or name is wanted, in their own order; of all where that is None."""
     labelled = zip(labels(entries), entries, strict=True)
     return [(label, entry) for label, entry in labelled if wanted is None or {label, entry.name} & set(wanted)]
+
+
+def seed_list(seeds: int | list[int]) -> list[int]:
+    """`seeds: 3` means 0, 1, 2."""
+    return list(range(seeds)) if isinstance(seeds, int) else list(seeds)

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels
+from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, seed_list
 from fglbench.config.identity import (
     ENGINE_VERSION,
     PREPROCESS_VERSION,
@@ -70,11 +70,6 @@ class Expansion:
             "backbone": labels(study.backbones),
             "label": labels(study.methods),
         }
-
-
-def seed_list(seeds: int | list[int]) -> list[int]:
-    """`seeds: 3` means 0, 1, 2."""
-    return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
 
 
 def expand(study: Study) -> Expansion:

@@ -6,9 +6,9 @@ overrides, its own entry. What an entry of methods states itself thus always sta
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from fglbench.config.schema import Entry, Grid, Override, Study, Training
+from fglbench.config.schema import Entry, Grid, Override, Search, Study, Training
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,11 @@ class Combination:
     method: tuple[str, Entry]
 
 
-def applying(overrides: Sequence[Override], at: Combination) -> list[Override]:
-    """The overrides that are for a combination, in their order."""
+Selecting = TypeVar("Selecting", Override, Search)
+
+
+def applying(overrides: Sequence[Selecting], at: Combination) -> list[Selecting]:
+    """The overrides or searches that are for a combination, in their order."""
 
     def is_for(wanted: Sequence[str] | None, entry: tuple[str, Entry]) -> bool:
         return wanted is None or entry[0] in wanted or entry[1].name in wanted

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fglbench.config.expand import Expansion, expand
+from fglbench.config.expand import Expansion, dataset_part, expand
 from fglbench.config.identity import Cell, Part, Spec, seed_ranges, seeds_of
 from fglbench.config.load import load_config, load_study, mirror_of
 from fglbench.config.schema import Config, Study
+from fglbench.config.searches import SearchPlan, plan_searches
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.errors import ConfigError, DataError, suggest
@@ -22,7 +23,7 @@ from fglbench.stages.published import published_cells
 GRID = "grid"
 
 
-_RESERVED = {"all", "data", "train", "tables", "figures", "report", GRID}
+_RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -74,6 +75,11 @@ class Plan:
             self.studies[path.stem] = expand(study)
         if found:
             raise ConfigError(found)
+        self.searches: dict[str, dict[str, SearchPlan]] = {
+            name: {search.slug: search for search in plan_searches(expansion.study)}
+            for name, expansion in self.studies.items()
+            if expansion.study.tune is not None
+        }
         self.active = [GRID, *self.config.studies]
         self.published = published_cells(packed if self.config.published != "none" else None)
         self._datasets: dict[str, Part] = {}
@@ -141,6 +147,11 @@ class Plan:
         dataset = self._datasets[wildcards.dataset]
         partition = self._partitions[wildcards.dataset, wildcards.partition]
         return Cell(dataset, partition, prepared, method, seed)
+
+    def searched_graph(self, wildcards: Any) -> str:
+        """The graph that a search trains on."""
+        entry = self.searches[wildcards.study][wildcards.search].at.dataset[1]
+        return f"{self.root}/download/{dataset_part(entry).slug}/graph.npz"
 
     def prepared_file(self, wildcards: Any) -> str:
         """The output of preprocessing that a training job reads."""

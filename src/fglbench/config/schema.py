@@ -129,6 +129,41 @@ class Override(Section):
     training: dict[str, Any] = Field({}, description="Keys of `training`; what a method's entry states itself stands.")
 
 
+class Range(Section):
+    """Numbers from low to high, both included; whole ones where both are whole."""
+
+    low: int | float = Field(description="Smallest value.")
+    high: int | float = Field(description="Largest value.")
+    log: bool = Field(False, description="Drawn evenly in the logarithm.")
+
+
+Choices = dict[str, Annotated[list[Any], Field(min_length=1)] | Range]
+
+
+class Search(Section):
+    """What is searched for some cells, chosen by labels or names; a key of choice that is left out means all.
+
+    Several that are for a cell are searched together. What an entry states itself is not searched.
+    """
+
+    datasets: list[str] | None = Field(None, min_length=1, description="Datasets that it is for.")
+    backbones: list[str] | None = Field(None, min_length=1, description="Backbones that it is for.")
+    methods: list[str] | None = Field(None, min_length=1, description="Methods that it is for.")
+    settings: Choices = Field({}, description="Of the methods: a list of values, or a range of numbers.")
+    backbone_settings: Choices = Field({}, description="Of the backbones; as above.")
+    training: Choices = Field({}, description="Keys of `training`; as above.")
+
+
+class Tune(Section):
+    """How `fglbench tune` searches settings: by validation accuracy, on seeds that are not reported."""
+
+    seeds: list[int] = Field(min_length=1, description="Seeds of the search; none of the study's.")
+    partition: str = Field(description="Partition scheme to search on.")
+    clients: int = Field(description="Client count to search on.")
+    trials: int = Field(20, ge=1, description="Settings tried for each dataset, backbone and method.")
+    searches: list[Search] = Field(min_length=1, description="What is searched.")
+
+
 FigureKind = Literal[
     "accuracy_per_round",
     "accuracy_per_second",
@@ -175,6 +210,7 @@ class Study(Section):
     tuned: str | None = Field(
         None, description="YAML of settings found by `fglbench tune`, in workflow/studies/tuned/; null: defaults."
     )
+    tune: Tune | None = Field(None, description="What `fglbench tune` searches.")
     protocol: Protocol = Field(Protocol(), description="What is measured.")
     reference: str | None = Field(None, description="CSV of printed numbers in workflow/studies/reference/.")
     tables: list[Table] = Field(

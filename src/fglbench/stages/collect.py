@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fglbench import __version__
-from fglbench.config.expand import Expansion, Placement, seed_list
+from fglbench.config.entries import seed_list
+from fglbench.config.expand import Expansion, Placement
 from fglbench.config.identity import Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study

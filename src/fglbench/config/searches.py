@@ -1,0 +1,111 @@
+"""The searches of a study: which settings are tried for each dataset, backbone and method."""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fglbench.config.changes import PARTS
+from fglbench.config.entries import chosen
+from fglbench.config.expand import expand
+from fglbench.config.identity import slug
+from fglbench.config.merge import Combination, applying, grids_of
+from fglbench.config.schema import Entry, Grid, Override, Range, Study, Tune
+
+Space = dict[str, list[Any] | Range]
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """One search.
+
+    Attributes:
+        at: dataset, backbone and method with their labels.
+        space: from "<part>.<name>", such as "settings.mu", to values or a range.
+        trial_study: the study of one trial without the tried settings: this combination on the search's seeds.
+        slug: names the search; covers everything that decides its numbers.
+    """
+
+    at: Combination
+    space: Space
+    trial_study: Study
+    slug: str
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The labels, by axis."""
+        return {"dataset": self.at.dataset[0], "backbone": self.at.backbone[0], "method": self.at.method[0]}
+
+    def override(self, tried: dict[str, Any]) -> Override:
+        """Tried settings, by the names of `space`, as an override for this combination."""
+        values: dict[str, Any] = {f"{axis}s": [label] for axis, label in self.place.items()}
+        for name, value in tried.items():
+            part, _, key = name.partition(".")
+            values.setdefault(part, {})[key] = value
+        return Override.model_validate(values)
+
+    def trial(self, tried: dict[str, Any]) -> Study:
+        """The study of one trial."""
+        overrides = [*self.trial_study.overrides, self.override(tried)]
+        return self.trial_study.model_copy(update={"overrides": overrides})
+
+
+def plan_searches(study: Study) -> list[SearchPlan]:
+    """Every search that the study's `tune` asks for; none where it has no such key."""
+    tune = study.tune
+    if tune is None:
+        return []
+    found: dict[tuple[str, str, str], SearchPlan] = {}
+    for grid in grids_of(study):
+        here = any(entry.name == tune.partition or label == tune.partition for label, entry in _schemes(study, grid))
+        if not here or (grid.clients is not None and tune.clients not in grid.clients):
+            continue
+        axes = ((study.datasets, grid.datasets), (study.backbones, grid.backbones), (study.methods, grid.methods))
+        for dataset, backbone, method in product(*(chosen(entries, wanted) for entries, wanted in axes)):
+            at = Combination(dataset, backbone, method)
+            space = _space(tune, at)
+            key = (dataset[0], backbone[0], method[0])
+            if space and key not in found:
+                found[key] = _search(study, tune, grid, at, space)
+    return list(found.values())
+
+
+def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
+    return chosen(study.partitions, grid.partitions)
+
+
+def _space(tune: Tune, at: Combination) -> Space:
+    """What is searched for a combination, without what its entries state themselves."""
+    own = {"settings": at.method[1].settings, "backbone_settings": at.backbone[1].settings}
+    own["training"] = at.method[1].training
+    return {
+        f"{part}.{name}": values
+        for search in applying(tune.searches, at)
+        for part in PARTS
+        for name, values in getattr(search, part).items()
+        if name not in own[part]
+    }
+
+
+def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space) -> SearchPlan:
+    def alone(entry: tuple[str, Entry]) -> list[Entry]:
+        return [entry[1].model_copy(update={"label": entry[0]})]
+
+    one = study.model_copy(
+        update={
+            "datasets": alone(at.dataset),
+            "backbones": alone(at.backbone),
+            "methods": alone(at.method),
+            "partitions": [entry for _, entry in chosen(study.partitions, [tune.partition])][:1],
+            "clients": [tune.clients],
+            "seeds": tune.seeds,
+            "grids": [Grid(training=grid.training)],
+            "tune": None,
+            "tuned": None,
+            "tables": [],
+            "figures": [],
+            "reference": None,
+        }
+    )
+    plain = {name: values.model_dump() if isinstance(values, Range) else values for name, values in space.items()}
+    decides = {"cells": [cell.id for cell in expand(one).cells], "space": plain}
+    return SearchPlan(at, space, one, slug(f"{at.dataset[0]}-{at.backbone[0]}-{at.method[0]}", decides))

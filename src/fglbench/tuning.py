@@ -1,0 +1,159 @@
+"""Search of settings by validation accuracy, with Optuna.
+
+Every search has a journal of its own, written by one process at a time; a search that was killed goes on where it was.
+Test nodes are never looked at: a trial's value is the mean over the search's seeds of the validation accuracy of the
+round that validation selects.
+"""
+
+import json
+import math
+import shutil
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fglbench.config.expand import expand
+from fglbench.config.schema import Config, Range
+from fglbench.config.searches import SearchPlan
+from fglbench.errors import FglbenchError
+from fglbench.seeding import derive
+from fglbench.single import Single, run_single
+from fglbench.storage import exclusive, read_json, write_json, write_text
+
+_COUNTED = ("COMPLETE", "PRUNED")
+
+
+def run_search(
+    search: SearchPlan, trials: int, values: dict[str, Any], results: Path, folder: Path, threads: int = 1
+) -> dict[str, Any]:
+    """Runs the trials of a search that are not done yet.
+
+    Args:
+        search: what is tried.
+        trials: how many settings; fewer where there are not as many.
+        values: `device`, `data` and `jobs` of a configuration.
+        results: the results folder; data and partitions are shared with all studies.
+        folder: of the study's searches: `<slug>.journal` and, in the end, `<slug>.json`.
+        threads: of torch.
+
+    Returns:
+        The record: where it was searched, ranges, seeds, trials by state, best value and settings (None where no trial
+        ended well).
+    """
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import TrialState
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = folder / f"{search.slug}.journal"
+    with exclusive(journal):
+        _repair(journal)
+        storage = JournalStorage(JournalFileBackend(str(journal)))
+        study = optuna.create_study(study_name=search.slug, storage=storage, direction="maximize", load_if_exists=True)
+        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that was killed
+            study.tell(trial.number, state=TrialState.FAIL)
+        grid = _grid(search)
+        wanted = min(trials, len(grid)) if grid else trials
+        while len(done := [trial for trial in study.trials if trial.state.name in _COUNTED]) < wanted:
+            tried = [trial.params for trial in done]
+            if grid:
+                study.enqueue_trial(next(params for params in grid if params not in tried))
+            study.sampler = optuna.samplers.TPESampler(seed=derive(len(done), search.slug) % 2**32)
+            study.optimize(lambda trial: _value(trial, search, values, results, threads), n_trials=1)
+        record = _record(search, study)
+        write_json(folder / f"{search.slug}.json", record)
+    return record
+
+
+def _repair(journal: Path) -> None:
+    """Cuts off the half line that a killed process left, and its lock: this process has the journal for itself."""
+    for lock in journal.parent.glob(f"{journal.name}.lock*"):
+        lock.unlink()
+    if journal.exists():
+        whole, end, half = journal.read_bytes().rpartition(b"\n")
+        if half:
+            journal.write_bytes(whole + end)
+
+
+def _grid(search: SearchPlan) -> list[dict[str, Any]]:
+    """Every combination of the space where it only has lists, else nothing."""
+    if any(isinstance(values, Range) for values in search.space.values()):
+        return []
+    lists = [values for values in search.space.values() if isinstance(values, list)]
+    return [dict(zip(search.space, picked, strict=True)) for picked in product(*lists)]
+
+
+def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> float:
+    """The mean validation accuracy of a trial; one that did not end well on some seed is pruned."""
+    import optuna
+
+    tried = {name: _suggest(trial, name, space) for name, space in search.space.items()}
+    same = [done for done in trial.study.trials if done.state.name == "COMPLETE" and done.params == tried]
+    if same:
+        return float(same[0].value)
+    study = search.trial(tried)
+    config = Config.model_validate({**study.model_dump(), **values})
+    scores = []
+    for cell in expand(study).cells:
+        single = Single(config, cell, results)
+        done = run_single(single, threads=threads)
+        metrics = read_json(single.seed_folder("evaluate") / "metrics.json")
+        if not done["kept"]:  # only its score is needed
+            for stage in ("train", "evaluate"):
+                shutil.rmtree(single.seed_folder(stage), ignore_errors=True)
+        if metrics["outcome"]["state"] != "ok":
+            raise optuna.TrialPruned(metrics["outcome"]["reason"])
+        scores.append(metrics["readings"]["val"]["val"]["accuracy"][study.protocol.mean])
+    return math.fsum(scores) / len(scores)
+
+
+def _suggest(trial: Any, name: str, space: list[Any] | Range) -> Any:
+    if isinstance(space, list):
+        return trial.suggest_categorical(name, space)
+    if isinstance(space.low, int) and isinstance(space.high, int):
+        return trial.suggest_int(name, space.low, space.high, log=space.log)
+    return trial.suggest_float(name, space.low, space.high, log=space.log)
+
+
+def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
+    states = [trial.state.name.lower() for trial in study.trials]
+    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    best = max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
+    return {
+        **search.place,
+        "partition": search.trial_study.partitions[0].name,
+        "clients": search.trial_study.clients[0],
+        "seeds": search.trial_study.seeds,
+        "ranges": {name: s.model_dump() if isinstance(s, Range) else s for name, s in search.space.items()},
+        "trials": {state: states.count(state) for state in sorted(set(states))},
+        "best_validation_accuracy": best.value if best else None,
+        "best": best.params if best else None,
+    }
+
+
+def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
+    """Writes the settings found by finished searches as the file that a study names under `tuned`.
+
+    Returns:
+        The number of searches in it.
+
+    Raises:
+        FglbenchError: no search is finished.
+    """
+    pairs = [(search, folder / f"{search.slug}.json") for search in searches]
+    records = [(search, read_json(record)) for search, record in pairs if record.exists()]
+    if not records:
+        raise FglbenchError(f"{folder} holds no finished search.")
+    found = [
+        search.override(record["best"]).model_dump(exclude_defaults=True)
+        for search, record in records
+        if record["best"]
+    ]
+    plain = json.loads(json.dumps({"overrides": found, "searches": [record for _, record in records]}))
+    head = "# Settings found by fglbench tune on validation accuracy, and the record of the searches.\n"
+    write_text(path, head + yaml.safe_dump(plain, sort_keys=False, width=120))
+    return len(records)

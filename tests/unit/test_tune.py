@@ -1,0 +1,139 @@
+"""Search of settings: on validation and its own seeds, killed and resumed, and back into a study."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from fglbench.config.load import load_study
+from fglbench.config.searches import plan_searches
+from fglbench.errors import ConfigError
+from fglbench.tuning import run_search, write_tuned
+
+STUDY = {
+    "datasets": ["karate"],
+    "partitions": ["random"],
+    "clients": [3],
+    "methods": ["fedavg", {"name": "fedprox", "label": "FedProx"}, {"name": "fedprox", "mu": 0.5, "label": "own"}],
+    "seeds": 2,
+    "training": {"rounds": 4, "local_epochs": 1, "hidden": 4},
+    "tune": {
+        "seeds": [100, 101],
+        "partition": "random",
+        "clients": 3,
+        "trials": 4,
+        "searches": [
+            {"methods": ["fedprox"], "settings": {"mu": [0.001, 0.01, 0.1]}},
+            {"methods": ["fedprox"], "training": {"lr": {"low": 0.001, "high": 0.1, "log": True}}},
+        ],
+    },
+}
+VALUES = {"device": "cpu"}
+
+
+def write(folder, **changes):
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump({**STUDY, **changes}))
+    return path
+
+
+def test_a_search_for_every_method_that_leaves_something_open(tmp_path):
+    searches = plan_searches(load_study(write(tmp_path)))
+    assert [(search.place["method"], sorted(search.space)) for search in searches] == [
+        ("FedProx", ["settings.mu", "training.lr"]),
+        ("own", ["training.lr"]),
+    ]
+
+
+def test_the_name_of_a_search_follows_what_decides_its_numbers(tmp_path):
+    def name(**changes):
+        return plan_searches(load_study(write(tmp_path, **changes)))[0].slug
+
+    tune = STUDY["tune"]
+    assert name() == name(seeds=3) == name(tune={**tune, "trials": 9})
+    others = [name(tune={**tune, "seeds": [100]}), name(training={"rounds": 5}), name(tune={**tune, "searches": [
+        {"methods": ["fedprox"], "settings": {"mu": [0.001, 0.01]}}]})]  # fmt: skip
+    assert len({name(), *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"seeds": [1, 7]}, "tune.seeds: 1 is a seed of the study; search on others."),
+        ({"clients": 4}, "tune.clients: 4 is not among the study's clients: 3."),
+        ({"partition": "metis"}, "tune.partition: 'metis' is not in this study."),
+        (
+            {"searches": [{"methods": ["fedprox"], "settings": {"mu": [0.1, -1.0]}}]},
+            "tune.searches[0].settings.mu: -1.0",
+        ),
+        ({"searches": [{"settings": {"mu": [0.1]}}]}, "tune.searches[0].settings: say for which methods"),
+        (
+            {"searches": [{"training": {"lr": {"low": 1.0, "high": 0.1}}}]},
+            "tune.searches[0].training.lr: low 1.0 is above",
+        ),
+    ],
+)
+def test_problems_of_a_search_are_said_before_any_trial(tmp_path, changes, expected):
+    with pytest.raises(ConfigError) as caught:
+        load_study(write(tmp_path, tune={**STUDY["tune"], **changes}))
+    assert any(f"small.yaml: {expected}" in problem for problem in caught.value.problems), caught.value.problems
+
+
+def test_lists_are_tried_out_and_the_best_setting_is_the_one_validation_prefers(tmp_path):
+    tune = {**STUDY["tune"], "searches": [{"methods": ["fedavg"], "training": {"lr": [0.1, 0.000001]}}]}
+    training = {"rounds": 10, "hidden": 16}
+    (search,) = plan_searches(load_study(write(tmp_path, datasets=["digits"], tune=tune, training=training)))
+    record = run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
+    assert record["trials"] == {"complete": 2}
+    assert record["best"] == {"training.lr": 0.1}
+    assert record["seeds"] == [100, 101]
+    assert not list((tmp_path / "results" / "train").rglob("run.json"))
+    (tmp_path / "tuned").mkdir()
+    assert write_tuned([search], tmp_path / "tune", tmp_path / "tuned" / "found.yaml") == 1
+    study = load_study(write(tmp_path, datasets=["digits"], tuned="found"))
+    (override,) = study.overrides
+    assert (override.datasets, override.methods, override.training) == (["digits"], ["fedavg"], {"lr": 0.1})
+
+
+def test_a_killed_search_goes_on_and_finishes_its_trials(tmp_path):
+    path = write(tmp_path, datasets=["digits"], methods=[STUDY["methods"][1]])
+    command = [
+        sys.executable,
+        "-m",
+        "fglbench",
+        "tune",
+        str(path),
+        "--device",
+        "cpu",
+        "--results",
+        str(tmp_path / "results"),
+    ]
+    folder = tmp_path / "results" / "tune" / "small"
+
+    def finished():
+        return sum(text.count('"state":1') for text in (file.read_text() for file in folder.glob("*.journal")))
+
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and finished() < 2:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not list(folder.glob("*.json"))
+    (journal,) = folder.glob("*.journal")
+    before = [line for line in journal.read_text().splitlines() if '"state":1' in line]
+    assert 2 <= len(before) < 4
+    with journal.open("a") as stream:
+        stream.write('{"op_code": 5, "half')
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (record,) = (json.loads(file.read_text()) for file in folder.glob("*.json"))
+    assert record["trials"]["complete"] == 4
+    assert all(line in journal.read_text() for line in before)
+    found = yaml.safe_load((tmp_path / "results" / "tune" / "small.yaml").read_text())
+    assert found["overrides"][0]["methods"] == ["FedProx"]
+    assert found["searches"] == [record]

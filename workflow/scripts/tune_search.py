@@ -1,0 +1,19 @@
+"""Rule tune_search: the trials of one search that are not done yet."""
+
+from pathlib import Path
+
+from fglbench.cards import claimed_card
+from fglbench.config.schema import Study
+from fglbench.config.searches import plan_searches
+from fglbench.registry import use_folders
+from fglbench.stages.job import logged
+from fglbench.tuning import run_search
+
+with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.params.jobs_per_card):
+    use_folders([Path(folder) for folder in snakemake.params.components])
+    study = Study.model_validate(snakemake.params.study)
+    (search,) = (search for search in plan_searches(study) if search.slug == snakemake.wildcards.search)
+    jobs = {"chunk_clients": snakemake.params.chunk_clients, "memory_mb": snakemake.params.memory_mb}
+    values = {"device": snakemake.params.device, "jobs": jobs}
+    results, folder = Path(snakemake.params.results), Path(snakemake.output[0]).parent
+    run_search(search, study.tune.trials, values, results, folder, snakemake.threads)
