@@ -47,6 +47,8 @@ def shown_problems(study: Study) -> list[str]:
     values = _axis_values(study)
     found = []
     for index, table in enumerate(study.tables):
+        if table.kind == "datasets":
+            continue
         if table.metric not in QUANTITIES:
             found.append(
                 f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, QUANTITIES)}"

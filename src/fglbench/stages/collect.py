@@ -6,6 +6,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from fglbench import __version__
-from fglbench.config.entries import seed_list
+from fglbench.config.entries import chosen, seed_list
 from fglbench.config.expand import Expansion, Placement
 from fglbench.config.identity import Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
+from fglbench.datasets import catalogue
 from fglbench.stages.published import Published, load_published
 from fglbench.storage import read_json, read_npz, replacing, write_json
 
@@ -267,6 +269,7 @@ def _study(
         "settings": study,
         "tables": tables,
         "figures": figures,
+        "sizes": _sizes(expansion),
         "order": expansion.order,
         "names": expansion.names,
         "seeds": _seeds(expansion.study),
@@ -275,6 +278,14 @@ def _study(
         "published": published,
         "versions": {**versions, "fglbench": __version__},
         "hardware": {"devices": sorted(devices), "cores": max(filter(None, cores), default=None)},
+    }
+
+
+def _sizes(expansion: Expansion) -> dict[str, dict[str, int]]:
+    """Sizes of every dataset by label; what its download is checked against."""
+    return {
+        label: asdict(catalogue.get(entry.name).counts_for(entry.settings))
+        for label, entry in chosen(expansion.study.datasets, None)
     }
 
 

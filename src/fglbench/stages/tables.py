@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fglbench.reporting.cells import Table
 from fglbench.reporting.compare import comparison_table
+from fglbench.reporting.datasets import dataset_table
 from fglbench.reporting.names import is_compared
 from fglbench.reporting.records import Study, load_study
 from fglbench.reporting.reference import load_reference
@@ -33,6 +34,11 @@ def study_tables(study: Study, reference_folder: Path) -> list[Table]:
     """All tables of a study, each followed by its comparison where it has one; errors as `make_tables`."""
     tables = []
     for spec in study.settings.get("tables") or []:
+        if spec.get("kind") == "datasets":
+            named = study.settings.get("reference") if spec.get("reference") else None
+            numbers = load_reference(Path(reference_folder) / f"{named}.csv") if named else None
+            tables.append(dataset_table(study, spec, numbers))
+            continue
         tables.append(build_table(study, spec))
         if is_compared(study.settings, spec):
             reference = load_reference(Path(reference_folder) / f"{study.settings['reference']}.csv")
