@@ -15,9 +15,9 @@ SIZES = {
 }
 
 
-def table(reference, **spec):
+def table(printed, **spec):
     study = study_of(pd.DataFrame(), sizes=SIZES, names={"dataset": {"cora": "cora", "Photo": "photo-lcc"}})
-    return dataset_table(study, {"name": "table2", "title": "Datasets.", **spec}, reference)
+    return dataset_table(study, {"name": "table2", "title": "Datasets.", **spec}, printed)
 
 
 def test_printed_sizes_stand_beside_ours_also_of_the_largest_component():
