@@ -203,6 +203,13 @@ def test_grids_are_a_union_without_repetition():
     assert {p.cell.id for p in expansion.placements} <= {p.cell.id for p in expand(study(seeds=6)).placements}
 
 
+def test_a_label_means_its_entry_alone_and_a_name_all_of_its_entries():
+    methods = ["fedavg", {"name": "fedavg", "label": "few", "training": {"participation": 0.2}}]
+    methods += [{"name": "fedprox", "label": label, "mu": mu} for label, mu in (("weak", 0.1), ("strong", 1.0))]
+    found = expand(study(methods=methods, grids=[{"methods": ["fedavg", "fedprox"]}])).placements
+    assert {p.label for p in found} == {"fedavg", "weak", "strong"}
+
+
 def test_grids_that_contradict_each_other_are_refused():
     grids = [{"methods": ["fedavg"]}, {"methods": ["fedavg"], "training": {"lr": 0.5}}]
     with pytest.raises(ConfigError, match=r"grids: two of them train .cora, louvain, 5, fedavg, gcn, 0. differently"):

@@ -65,9 +65,13 @@ def labels(entries: list[Entry]) -> list[str]:
 
 
 def chosen(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str, Entry]]:
-    """(label, entry) of the entries whose label or name is wanted, in their own order; of all where that is None."""
-    labelled = zip(labels(entries), entries, strict=True)
-    return [(label, entry) for label, entry in labelled if wanted is None or {label, entry.name} & set(wanted)]
+    """(label, entry) of the entries that are wanted, in their own order; of all where that is None.
+
+    A label means its entry alone; a name that is no label means every entry of that name.
+    """
+    labelled = list(zip(labels(entries), entries, strict=True))
+    names = set(wanted or ()) - {label for label, _ in labelled}
+    return [(label, entry) for label, entry in labelled if wanted is None or label in wanted or entry.name in names]
 
 
 def seed_list(seeds: int | list[int]) -> list[int]:
