@@ -155,7 +155,7 @@ def test_every_client_with_training_nodes_learns(pair: Pair) -> None:
     """Gradients reach the parameters, with the right sign."""
     losses = pair._run(dropout=False, lr=0.05, local_epochs=1, rounds=40).history["train_loss"]
     trains = pair.federation.count(TRAIN) > 0
-    assert losses[:, trains].mean(1).min() < 0.75 * losses[0, trains].mean()
+    assert losses[:, trains].mean(1).min() < 0.8 * losses[0, trains].mean()
 
 
 def test_this_file_sees_the_catalogue() -> None:

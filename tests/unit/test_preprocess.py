@@ -34,6 +34,18 @@ def test_the_operator_is_that_of_pyg(tiny_graph):
     np.testing.assert_allclose(normalised(adjacency, 0.5).toarray(), theirs, atol=1e-6)
 
 
+def test_weights_of_edges_enter_the_operator_as_in_pyg():
+    weighted = PATH * np.float32(0.1)
+    edges = weighted.tocoo()
+    index, weight = gcn_norm(
+        torch.from_numpy(np.stack([edges.row, edges.col]).astype(np.int64)), torch.from_numpy(edges.data), num_nodes=3
+    )
+    theirs = sp.coo_matrix((weight.numpy(), index.numpy()), shape=(3, 3)).toarray()
+    np.testing.assert_allclose(normalised(weighted, 0.5).toarray(), theirs, atol=1e-6)
+    # Degrees with self-loops: 1.1, 1.2, 1.1.
+    assert normalised(weighted, 0.5)[0, 1] == pytest.approx(0.1 / (1.1 * 1.2) ** 0.5)
+
+
 def test_without_self_loops_it_is_the_mean_of_the_neighbours():
     expected = np.array([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])
     np.testing.assert_allclose(normalised(PATH, 0.0, self_loops=False).toarray(), expected, rtol=1e-6)

@@ -8,7 +8,7 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
     """D^(r-1) (A + I) D^(-r), [N, N] float32 CSR; D are the degrees with self-loops.
 
     Args:
-        adjacency: [N, N] symmetric, not negative, no self-loops.
+        adjacency: [N, N] symmetric weights, not negative, no self-loops.
         r: kernel coefficient in [0, 1]; 0.5 is symmetric, 0 averages over neighbours.
         self_loops: without them it is D^(r-1) A D^(-r) of the degrees without, and rows without edges are zero.
     """
@@ -17,7 +17,7 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
         looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
     degree = np.maximum(np.asarray(looped.sum(axis=1)).ravel().astype(np.float64), 1.0)
     rows = np.repeat(degree ** (r - 1.0), np.diff(looped.indptr))
-    values = (rows * (degree**-r)[looped.indices]).astype(np.float32)
+    values = (rows * looped.data * (degree**-r)[looped.indices]).astype(np.float32)
     return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
 
 

@@ -29,7 +29,7 @@ from fglbench.methods import _aggregated, base
 from fglbench.methods.moon import of_outputs
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 1
+VERSION = 2
 _BLOCK = 2**24  # similarities held at once: 64 MB
 
 
