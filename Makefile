@@ -36,7 +36,7 @@ check: setup
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 # The profile against a Slurm of its own on this machine; needs root and Debian's slurm-wlm and munge.
 test-slurm: setup
