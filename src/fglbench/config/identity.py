@@ -6,6 +6,7 @@ hash of it. Labels of users are no part of either, so two studies that ask for t
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fglbench.storage import fingerprint
@@ -51,7 +52,7 @@ class Cell:
     method: Part
     seed: int
 
-    @property
+    @cached_property
     def id(self) -> str:
         """16 hexadecimal digits over everything that decides the cell's numbers."""
         return fingerprint({**self.specs, "seed": self.seed}, digits=16)
