@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fglbench.evaluation.statistics import Summary
 from fglbench.reporting.palette import Style, styles
 from fglbench.reporting.quantities import QUANTITIES
 from fglbench.reporting.records import Study, complete_only, distinct, select, titled
@@ -123,6 +124,20 @@ def score_label(spec: Mapping[str, Any]) -> str:
     """The words of the score's axis."""
     title = QUANTITIES[spec.get("metric", "accuracy")].title
     return f"{spec.get('split', 'test').capitalize()} {title} (%)"
+
+
+def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, name: str) -> None:
+    """A line through the means at each x, with error bars of one sample standard deviation."""
+    panel.errorbar(
+        [x for x, _ in points],
+        [y.mean for _, y in points],
+        yerr=[y.std or 0.0 for _, y in points],
+        color=style.colour,
+        marker=style.marker,
+        linestyle=style.dash,
+        capsize=3,
+        label=name,
+    )
 
 
 def panel_title(fields: list[str], key: tuple[Any, ...]) -> str:

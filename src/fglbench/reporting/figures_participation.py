@@ -11,6 +11,7 @@ from fglbench.errors import ConfigError
 from fglbench.evaluation.statistics import summarise
 from fglbench.reporting.figures_base import (
     LOOK,
+    error_line,
     groups,
     legend,
     nothing,
@@ -43,18 +44,9 @@ def accuracy_by_participation(study: Study, spec: Mapping[str, Any]) -> Figure:
             for (method, backbone), rows in groups(part, ["method", "backbone"], study.order):
                 label = _label(rows, method, spec)
                 fractions = sorted(set(rows["participation"].tolist()))
-                points = [(f, summarise(rows.loc[rows["participation"] == f, "value"].tolist())) for f in fractions]
-                style = look[label, backbone]
-                panel.errorbar(
-                    [100 * fraction for fraction, _ in points],
-                    [point.mean for _, point in points],
-                    yerr=[point.std or 0.0 for _, point in points],
-                    color=style.colour,
-                    marker=style.marker,
-                    linestyle=style.dash,
-                    capsize=3,
-                    label=series_name((label, backbone), chosen),
-                )
+                scores = [summarise(rows.loc[rows["participation"] == f, "value"].tolist()) for f in fractions]
+                points = [(100 * fraction, score) for fraction, score in zip(fractions, scores, strict=True)]
+                error_line(panel, points, look[label, backbone], series_name((label, backbone), chosen))
             panel.set_title(panel_title(list(PROBLEM), key))
             panel.set_xlabel("Clients in a round (%)")
             panel.set_ylabel(score_label(spec))

@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from fglbench.evaluation.statistics import Summary, summarise
 from fglbench.reporting.figures_base import (
     LOOK,
+    error_line,
     groups,
     legend,
     nothing,
@@ -40,18 +41,9 @@ def accuracy_by_clients(study: Study, spec: Mapping[str, Any]) -> Figure:
         for panel, (key, part) in zip(axes, parts, strict=True):
             for series, rows in groups(part, ["label", "backbone"], study.order):
                 by_clients = {count: rows.loc[rows["clients"] == count, "value"].tolist() for count in counts}
-                points = [(count, summarise(values)) for count, values in by_clients.items() if values]
-                style = look[series[0], series[1]]
-                panel.errorbar(
-                    [clients for clients, _ in points],
-                    [point.mean for _, point in points],
-                    yerr=[point.std or 0.0 for _, point in points],
-                    color=style.colour,
-                    marker=style.marker,
-                    linestyle=style.dash,
-                    capsize=3,
-                    label=series_name((series[0], series[1]), chosen),
-                )
+                points = [(float(count), summarise(values)) for count, values in by_clients.items() if values]
+                own = (series[0], series[1])
+                error_line(panel, points, look[own], series_name(own, chosen))
             panel.set_xticks(counts)
             panel.set_title(panel_title(fields, key))
             panel.set_xlabel("Clients")
