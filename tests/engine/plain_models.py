@@ -171,25 +171,32 @@ class SIGN(Hops):
 class GAMLP(Hops):
     def __init__(self, settings: Mapping[str, Any], features: int, classes: int):
         super().__init__(settings, features, classes)
-        self.score = torch.nn.Linear(features, 2, bias=False)  # its two rows are one vector on [history, own]
+        joined = settings["hops"] + 2 if settings["attention"] == "jk" else 2
+        self.score = torch.nn.Linear(features, joined, bias=False)  # its rows are one vector on [references, own]
         self.bias = torch.nn.Parameter(torch.zeros(1))
+        self.activations = torch.nn.ModuleList(torch.nn.PReLU() for _ in range(settings["depth"] - 1))
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
         hops = self.propagated(x, edges)
         scores: list[Tensor] = []
         for own in hops:
-            history = own
-            if scores:
-                shares = torch.stack(scores, dim=1).softmax(1)
-                history = torch.einsum("nl,nlf->nf", shares, torch.stack(hops[: len(scores)], dim=1))
-            joined = torch.cat([history, own], dim=1)
+            joined = torch.cat([*self.references(hops, scores), own], dim=1)
             scores.append(torch.sigmoid(joined @ self.score.weight.flatten() + self.bias))
-        return super().forward(
-            torch.einsum("nl,nlf->nf", torch.stack(scores, dim=1).softmax(1), torch.stack(hops, dim=1)), edges
-        )
+        h = torch.einsum("nl,nlf->nf", torch.stack(scores, dim=1).softmax(1), torch.stack(hops, dim=1))
+        for layer, activation in zip(self.layers, self.activations, strict=False):
+            h = dropout(activation(layer(h)), self.settings["dropout"], self.training)
+        return self.layers[-1](h)
+
+    def references(self, hops: list[Tensor], scores: list[Tensor]) -> list[Tensor]:
+        if self.settings["attention"] == "jk":
+            return hops
+        if not scores:
+            return [hops[0]]
+        return [torch.einsum("nl,nlf->nf", torch.stack(scores, dim=1).softmax(1), torch.stack(hops[: len(scores)], 1))]
 
     def named(self) -> Weights:
-        return {**super().named(), "attention.weight": self.score.weight, "attention.bias": self.bias}
+        slopes = {f"{layer}.slope": own.weight for layer, own in enumerate(self.activations)}
+        return {**super().named(), **slopes, "attention.weight": self.score.weight, "attention.bias": self.bias}
 
 
 MODELS: dict[str, type[Model]] = {

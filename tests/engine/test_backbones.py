@@ -87,6 +87,22 @@ def test_gamlp_of_two_nodes(tmp_path: Path, sparse: bool) -> None:
     # Node 1: scores sigmoid(0) = 0.5 and sigmoid(0 + 1) = 0.731059; shares 0.442491 and 0.557509.
     found = logits(case, "gamlp", parameters, hops=1, depth=1)
     assert found == pytest.approx([0.517937 + 0.482063 / 2, 0.557509 / 2], abs=2e-6)
+    # With jk both hops are compared with 3 x - 4 A x = (1, -2): node 0 has sigmoid(1 + 2) and sigmoid(1 + 1) again,
+    # node 1 sigmoid(-2) = 0.119203 and sigmoid(-2 + 1) = 0.268941; shares 0.462635 and 0.537365.
+    parameters["attention.weight"] = [[3.0, -4.0, 2.0]]
+    found = logits(case, "gamlp", parameters, hops=1, depth=1, attention="jk")
+    assert found == pytest.approx([0.517937 + 0.482063 / 2, 0.537365 / 2], abs=2e-6)
+
+
+def test_gamlp_starts_in_the_range_of_rectifiers_and_has_a_slope_for_each_hidden_layer() -> None:
+    settings = registry.declaration("backbone", "gamlp").settings(hidden=8, depth=3)
+    backbone = registry.module("backbone", "gamlp").Backbone(settings, features=40, classes=4)
+    start = backbone.initial(torch.Generator().manual_seed(0))
+    for layer, (rows, columns) in enumerate([(40, 8), (8, 8), (8, 4)]):
+        bound = (12 / (rows + columns)) ** 0.5
+        assert 0.8 * bound < start[f"{layer}.weight"].abs().max() <= bound
+        assert start[f"{layer}.bias"].count_nonzero() == 0
+    assert {key: float(value) for key, value in start.items() if "slope" in key} == {"0.slope": 0.25, "1.slope": 0.25}
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -139,4 +155,4 @@ def test_clients_in_any_view_see_what_they_see_alone(tmp_path: Path, name: str) 
         for filled in (False, True):
             rows, part = of(clients, filled, outputs=np.array(wanted))
             assert rows.tolist() == wanted
-            torch.testing.assert_close(part, whole[wanted])
+            torch.testing.assert_close(part, whole[wanted], rtol=1e-5, atol=1e-5)

@@ -32,6 +32,7 @@ BACKBONES: list[tuple[str, dict[str, Any]]] = [
     ("sign", {"depth": 3, "hops": 2}),
     ("gamlp", {"depth": 1}),
     ("gamlp", {"depth": 3}),
+    ("gamlp", {"depth": 2, "attention": "jk"}),
     ("sage", {"depth": 1}),
     ("sage", {"depth": 3}),
     ("gat", {"depth": 1}),

@@ -1,24 +1,31 @@
 """GAMLP, graph attention multi-layer perceptron (Zhang et al., KDD 2022): every node weighs its own hops.
 
-Recursive attention: hop l has the score e_l = sigmoid(s . [H_l, A^l X] + b), where the history H_l is the sum of the
-hops before it, weighted by the softmax of their scores, and H_0 = X. A perceptron acts on the sum over l from 0 to k of
-softmax(e)_l A^l X. A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric).
+The score of hop l is e_l = sigmoid(s . [reference_l, A^l X] + b), l from 0 to k, with one of the paper's references:
+
+    recursive  the history H_l, the sum of the hops before it weighted by the softmax of their scores; H_0 = X
+    jk         all hops beside each other, [X, A X, ..., A^k X], the same for every hop
+
+A perceptron with PReLU acts on the sum over l of softmax(e)_l A^l X. A = D^(r-1) (A + I) D^(-r) with the kernel
+coefficient r (0.5: symmetric). Its weights start in Glorot's range for rectifiers, as in FedGTA's public code.
 
 Scores and perceptron meet the propagated features in linear maps only, so that A^l X need not be formed. Deviations
-from the public code: no label branch, no dropout on features and attention, a plain perceptron.
+from GAMLP's public code: no label branch, no dropout on features and attention; jk compares with the hops as they are,
+not with a perceptron of them. FedGTA's public jk gives a node scores of other nodes (it views hop-major scores as
+node-major); here each node has its own.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from fglbench.backbones import base, mlp
+from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
 from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
 from fglbench.settings import ComponentSettings, Field
 
-VERSION = 1
+VERSION = 2
 
 
 class Settings(ComponentSettings):
@@ -27,34 +34,67 @@ class Settings(ComponentSettings):
     hidden: int = Field(64, ge=1, description="Width of the hidden layers.")
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
+    attention: Literal["recursive", "jk"] = Field("recursive", description="What a hop's score compares it with.")
 
     def prepared(self) -> dict[str, Any]:
         return {"r": self.r, "hops": self.hops, "combine": "each"}
 
 
-class Backbone(mlp.Backbone):
+class Backbone(base.Backbone):
     def __init__(self, settings: Any, features: int, classes: int):
         super().__init__(settings, features, classes)
         self.hops = settings.hops
+        self.propagations = 0
+        self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        weight, bias = base.linear_start(generator, 2 * self.features, 1)
-        history, own = weight.view(2, self.features)
-        attention = {"attention.weight": torch.stack([history, own], dim=1), "attention.bias": bias}
-        return super().initial(generator) | attention
+        parameters = {}
+        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        for layer, (rows, columns) in enumerate(layers):
+            parameters[f"{layer}.weight"] = 2**0.5 * base.glorot(generator, rows, columns)
+            parameters[f"{layer}.bias"] = torch.zeros(columns)
+            if layer < self.settings.depth - 1:
+                parameters[f"{layer}.slope"] = torch.full((1,), 0.25)
+        references = self.hops + 1 if self.settings.attention == "jk" else 1
+        weight, bias = base.linear_start(generator, (references + 1) * self.features, 1)
+        attention = weight.view(references + 1, self.features).T.contiguous()
+        return parameters | {"attention.weight": attention, "attention.bias": bias}
 
     def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+        mapped, scores = (self._jk if self.settings.attention == "jk" else self._recursive)(parameters, view)
+        share = torch.cat(scores, dim=1).softmax(1)
+        h = share[:, :1] * mapped[0]
+        for hop in range(1, self.hops + 1):
+            h = h + share[:, hop : hop + 1] * mapped[hop]
+        h = hidden = view.bias(h, parameters["0.bias"], level=0)
+        for layer in range(1, self.settings.depth):
+            slope = view.bias(h.new_zeros(len(h), 1), parameters[f"{layer - 1}.slope"], level=0)
+            hidden = torch.where(h > 0, h, slope * h)
+            h = view.linear(dropout(hidden, view.ptrs[0]), parameters[f"{layer}.weight"], level=0)
+            h = view.bias(h, parameters[f"{layer}.bias"], level=0)
+        return Output(h, hidden, hidden_level=0)
+
+    def _recursive(self, parameters: Parameters, view: View) -> tuple[list[Tensor], list[Tensor]]:
+        """Every hop's first linear map [rows, out] and its score [rows, 1]."""
         # One map for all hops: the first layer of the perceptron beside the two parts of s, [S, features, out + 2].
         weight = torch.cat([parameters["0.weight"], parameters["attention.weight"]], dim=2)
         out = parameters["0.weight"].shape[2]
         mapped, history, own = zip(*(product.split([out, 1, 1], dim=1) for product in view.each([weight])), strict=True)
         past = torch.cat(history, dim=1)
-        scores: list[torch.Tensor] = []
+        scores: list[Tensor] = []
         for hop in range(self.hops + 1):
             before = (past[:, :hop] * torch.cat(scores, dim=1).softmax(1)).sum(1, keepdim=True) if hop else history[0]
             scores.append(view.bias(before + own[hop], parameters["attention.bias"], level=0).sigmoid())
-        share = torch.cat(scores, dim=1).softmax(1)
-        h = share[:, :1] * mapped[0]
-        for hop in range(1, self.hops + 1):
-            h = h + share[:, hop : hop + 1] * mapped[hop]
-        return self.perceptron(view.bias(h, parameters["0.bias"], level=0), parameters, view, dropout)
+        return list(mapped), scores
+
+    def _jk(self, parameters: Parameters, view: View) -> tuple[list[Tensor], list[Tensor]]:
+        """Every hop's first linear map [rows, out] and its score [rows, 1]."""
+        # All parts of s for all hops, though a hop needs two of them: one map, which is propagated once.
+        weight = torch.cat([parameters["0.weight"], parameters["attention.weight"]], dim=2)
+        out = parameters["0.weight"].shape[2]
+        mapped, references, own = zip(
+            *(product.split([out, self.hops + 1, 1], dim=1) for product in view.each([weight])), strict=True
+        )
+        reference = torch.stack([part[:, hop] for hop, part in enumerate(references)]).sum(0).unsqueeze(1)
+        scores = [view.bias(reference + part, parameters["attention.bias"], level=0).sigmoid() for part in own]
+        return list(mapped), scores
