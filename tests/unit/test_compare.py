@@ -32,6 +32,9 @@ def reference(*rows: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame([base | row for row in rows], dtype=str)
 
 
+ONE = study_of(frame(run_rows([0.8])), seeds=[0])
+
+
 def spec(**changes):
     return table_spec(reference={"table": "1"}, **changes)
 
@@ -97,15 +100,15 @@ def test_every_key_must_agree(other):
 
 
 def test_the_table_s_own_filter_applies_to_the_paper():
-    rows = printed_numbers(reference({}, {"partition": "metis"}, {"clients": "5"}, {"metric": "f1"}), spec())
+    rows = printed_numbers(ONE, spec(), reference({}, {"partition": "metis"}, {"clients": "5"}, {"metric": "f1"}))
     assert len(rows) == 1
 
 
 def test_variants_are_left_out_unless_named():
     printed = reference({}, {"variant": "no_moments", "value": "70"})
-    assert [row.value for row in printed_numbers(printed, spec())] == [80.0]
+    assert [row.value for row in printed_numbers(ONE, spec(), printed)] == [80.0]
     named = table_spec(reference={"table": "1", "where": {"variant": ["no_moments"]}})
-    assert [row.value for row in printed_numbers(printed, named)] == [70.0]
+    assert [row.value for row in printed_numbers(ONE, named, printed)] == [70.0]
 
 
 def test_the_largest_component_stands_for_its_dataset_unless_exact():
@@ -182,11 +185,47 @@ def test_unknown_tables_and_broken_files_are_named(tmp_path):
 def test_the_shipped_reference_holds_table_3(pytestconfig):
     shipped = load_reference(pytestconfig.rootpath / "workflow" / "studies" / "reference" / "fedgta.csv")
     wanted = table_spec(reference={"table": "3", "where": {"backbone": ["gcn"], "dataset": ["cora"]}})
-    values = {row.method: row.value for row in printed_numbers(shipped, wanted)}
+    values = {row.method: row.value for row in printed_numbers(ONE, wanted, shipped)}
     assert values["fedavg"] == 80.7
     assert values["global"] == 84.6
     assert values["fedgta"] == 82.1
     assert len(values) == 8
+
+
+def test_a_method_is_matched_as_it_is_printed():
+    runs = frame(
+        run_rows([0.801, 0.803], label="FedSage+ and MOON", method="fedsage+", backbone="GraphSAGE"),
+        run_rows([0.70, 0.71], label="w/o Mom.", method="fedgta", backbone="GraphSAGE"),
+    )
+    printed = {
+        "FedSage+ and MOON": {"method": "moon", "backbone": "fedsage+"},
+        "w/o Mom.": {"variant": "no_moments"},
+        "FedGL": {"backbone": "fedgl"},
+    }
+    study = study_of(runs, seeds=[0, 1], names={"backbone": {"GraphSAGE": "sage"}}, printed=printed)
+    paper = reference(
+        {"method": "moon", "backbone": "fedsage+"},
+        {"method": "fedgta", "backbone": "sage", "variant": "no_moments"},
+        {"method": "fedgta", "backbone": "sage", "variant": "no_confidence"},
+        {"method": "fedavg", "backbone": "fedgl"},
+    )
+    where = {"scheme": ["louvain"], "clients": [10], "backbone": ["GraphSAGE"]}
+    rows = compare(study, spec(where=where), paper)
+    assert [(row.place["label"], row.verdict) for row in rows] == [
+        ("FedSage+ and MOON", "match"),
+        ("w/o Mom.", "below"),
+        ("fedavg", "not run"),
+    ]
+    rows = compare(study, spec(where={**where, "label": ["w/o Mom."]}), paper)
+    assert [row.place["label"] for row in rows] == ["w/o Mom."]
+
+
+def test_labels_in_the_table_s_filter_are_names_in_the_paper():
+    runs = frame(run_rows([0.801, 0.803], dataset="Cora", scheme="Louvain", backbone="GCN"))
+    names = {"dataset": {"Cora": "cora"}, "scheme": {"Louvain": "louvain"}, "backbone": {"GCN": "gcn"}}
+    where = {"dataset": ["Cora"], "scheme": ["Louvain"], "backbone": ["GCN"]}
+    rows = compare(study_of(runs, seeds=[0, 1], names=names), spec(where=where), reference({}, {"backbone": "gamlp"}))
+    assert [row.verdict for row in rows] == ["match"]
 
 
 def test_labels_of_datasets_and_backbones_do_not_hide_a_printed_number():

@@ -125,6 +125,14 @@ def test_shipped_studies_are_valid(path):
             "my.yaml: partitions[0].training: a partition scheme trains nothing",
         ),
         (
+            {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
+            "my.yaml: backbones[0].printed: only methods have other names in a reference file.",
+        ),
+        (
+            {"methods": [{"name": "fedavg", "printed": {"varient": "x"}}]},
+            "my.yaml: methods[0].printed.varient",
+        ),
+        (
             {"methods": [{"name": "fedavg", "training": {"lr": 0.1}}, {"name": "fedavg", "training": {"lr": 0.1}}]},
             "my.yaml: methods: 'fedavg' is listed 2 times.",
         ),

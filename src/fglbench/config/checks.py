@@ -106,6 +106,8 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
         found += _settings_problems(where, kind, entry)
         if kind == "scheme" and entry.training:
             found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
+        if kind != "method" and entry.printed:
+            found.append(f"{where}.printed: only methods have other names in a reference file.")
     return found
 
 

@@ -59,6 +59,11 @@ class Expansion:
         return {axis: {label: entry.name for label, entry in _labelled(entries)} for axis, entries in axes.items()}
 
     @cached_property
+    def printed(self) -> dict[str, dict[str, str]]:
+        """Of the methods, by label, that the paper's reference file calls otherwise: what it calls them."""
+        return {label: dict(entry.printed) for label, entry in _labelled(self.study.methods) if entry.printed}
+
+    @cached_property
     def order(self) -> dict[str, list[Any]]:
         """The values of every axis in the order of the study, for tables and figures."""
         study = self.study

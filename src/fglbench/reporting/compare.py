@@ -48,8 +48,8 @@ class Comparison:
 def compare(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Comparison]:
     """Every printed number of the table's reference with ours, in the order of the study's table.
 
-    Dataset, method, backbone, partition scheme and number of clients must agree; for `global`, which has no partition,
-    scheme and clients need not.
+    Dataset, method, backbone, variant, partition scheme and number of clients must agree, the method's as the study
+    says it is printed; for `global`, which has no partition, scheme and clients need not.
 
     Args:
         study: our records.
@@ -70,7 +70,7 @@ def _own_cells(study: Study, spec: Mapping[str, Any]) -> list[Cell]:
 
 def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Comparison]:
     rows = []
-    for number in printed_numbers(reference, spec):
+    for number in printed_numbers(study, spec, reference):
         found = _matching(number, cells, study, spec["reference"])
         rows += [_comparison(cell.place, cell, number) for cell in found]
         if not found:
@@ -84,13 +84,14 @@ def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference
 
 def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[str, Any]) -> list[Cell]:
     def named(cell: Cell) -> dict[str, Any]:
-        return {field: study.name(field, value) for field, value in cell.place.items()}
+        own = {field: study.name(field, value) for field, value in cell.place.items()}
+        return {**own, "variant": "", **study.printed.get(cell.place["label"], {})}
 
     same = [
         cell
         for cell in cells
         if number.dataset in (named(cell)["dataset"], base_dataset(named(cell)["dataset"], wish))
-        and (number.method, number.backbone) == (cell.place["method"], named(cell)["backbone"])
+        and all(getattr(number, name) == named(cell)[name] for name in ("method", "backbone", "variant"))
     ]
     exact = [
         cell for cell in same if (number.partition, number.clients) == (named(cell)["scheme"], cell.place["clients"])
@@ -106,7 +107,7 @@ def _place_of(number: Printed, study: Study) -> dict[str, Any]:
         "clients": number.clients or "",
         "method": number.method,
         "backbone": study.label("backbone", number.backbone),
-        "label": number.method,
+        "label": f"{number.method} {number.variant}".strip(),
     }
 
 

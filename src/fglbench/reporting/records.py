@@ -41,6 +41,11 @@ class Study:
         """The component's name behind a label of dataset, scheme or backbone; other values as they are."""
         return (self.settings.get("names") or {}).get(field, {}).get(label, label)
 
+    @property
+    def printed(self) -> dict[str, dict[str, str]]:
+        """By label, the method, backbone or variant that stands for it in the paper's reference file."""
+        return self.settings.get("printed") or {}
+
     def label(self, field: str, name: Any) -> Any:
         """The study's first label for a component's name; the name itself where the study does not have it."""
         found = (self.settings.get("names") or {}).get(field, {})

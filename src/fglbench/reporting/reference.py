@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fglbench.errors import ConfigError, StorageError, suggest
-from fglbench.reporting.records import as_list, select
+from fglbench.reporting.records import Study, as_list, select
 
 COLUMNS = (
     *("paper", "table", "task", "dataset", "method", "backbone", "variant", "partition", "clients"),
@@ -25,6 +25,7 @@ class Printed:
     dataset: str
     method: str
     backbone: str
+    variant: str
     partition: str
     clients: int | None
     value: float | None
@@ -49,12 +50,12 @@ def load_reference(path: Path) -> pd.DataFrame:
     return frame
 
 
-def printed_numbers(reference: pd.DataFrame, spec: Mapping[str, Any]) -> list[Printed]:
+def printed_numbers(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Printed]:
     """The printed numbers that a table is compared with, in the order of the file.
 
     They are those of the table's `reference.table` and metric that pass `reference.where` (columns of the file) and,
-    where the words are the same on both sides, the table's own `where`. Variants (ablations) are left out unless
-    `reference.where` names them.
+    where both sides have the field, the table's own `where`. Variants (ablations) are left out unless a method of the
+    study is printed as one or `reference.where` names them.
 
     Raises:
         ConfigError: no such table, or an unknown column.
@@ -64,12 +65,19 @@ def printed_numbers(reference: pd.DataFrame, spec: Mapping[str, Any]) -> list[Pr
     if str(wish["table"]) not in tables:
         raise ConfigError([f"{owner}: the file has no table '{wish['table']}'. {suggest(wish['table'], tables)}"])
     where = {name: list(map(str, as_list(value))) for name, value in (wish.get("where") or {}).items()}
-    chosen = select(reference, {"variant": "", **where}, owner)
+    own = spec.get("where") or {}
+    otherwise = [names for label, names in study.printed.items() if label in as_list(own.get("label", label))]
+    variants = ["", *(names["variant"] for names in otherwise if "variant" in names)]
+    chosen = select(reference, {"variant": variants, **where}, owner)
     chosen = chosen[(chosen["table"] == str(wish["table"])) & (chosen["metric"] == spec["metric"])]
     chosen = chosen[chosen["eval"].isin(["", spec.get("split", "test")])]
     numbers = [_printed(row) for row in chosen.to_dict("records")]
-    own = {name: as_list(wanted) for name, wanted in (spec.get("where") or {}).items() if name in SAME}
-    return [number for number in numbers if all(_passes(number, name, wanted, wish) for name, wanted in own.items())]
+    wanted = {
+        name: [study.name(name, value) for value in as_list(own[name])] + [n[name] for n in otherwise if name in n]
+        for name in SAME
+        if name in own
+    }
+    return [number for number in numbers if all(_passes(number, name, kept, wish) for name, kept in wanted.items())]
 
 
 def _printed(row: Mapping[Any, str]) -> Printed:
@@ -77,6 +85,7 @@ def _printed(row: Mapping[Any, str]) -> Printed:
         dataset=row["dataset"],
         method=row["method"],
         backbone=row["backbone"],
+        variant=row["variant"],
         partition=row["partition"],
         clients=int(row["clients"]) if row["clients"] else None,
         value=float(row["value"]) if row["value"] else None,

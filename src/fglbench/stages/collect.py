@@ -272,6 +272,7 @@ def _study(
         "sizes": _sizes(expansion),
         "order": expansion.order,
         "names": expansion.names,
+        "printed": expansion.printed,
         "seeds": _seeds(expansion.study),
         "cells": len(expansion.cells),
         "outcomes": outcomes,
