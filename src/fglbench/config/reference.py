@@ -33,8 +33,8 @@ methods:
   - {name: fedsage+, aggregation: moon, printed: {method: moon, backbone: fedsage+}}
 ```
 
-`training` holds keys of `training` that differ for that dataset, backbone or method; `printed` what a method, its backbone
-and its variant are called in the paper's reference file, where that is not their name.
+`training` holds keys of `training` that differ for that dataset, backbone or method; `printed` what a method, its
+backbone and its variant are called in the paper's reference file, where that is not their name.
 
 Numbers in scientific notation need a dot and a sign for YAML to read them as numbers: `1.0e-3`, not `1e-3`.
 """
