@@ -61,7 +61,11 @@ class Expansion:
     @cached_property
     def printed(self) -> dict[str, dict[str, str]]:
         """Of the methods, by label, that the paper's reference file calls otherwise: what it calls them."""
-        return {label: {**entry.printed} for label, entry in _labelled(self.study.methods) if entry.printed}
+        return {
+            label: {str(key): name for key, name in entry.printed.items()}
+            for label, entry in _labelled(self.study.methods)
+            if entry.printed
+        }
 
     @cached_property
     def order(self) -> dict[str, list[Any]]:
