@@ -101,6 +101,20 @@ def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
     assert set(partitions["scheme"]) == {"louvain", "random"}
 
 
+def test_only_what_is_finished_is_shown(finished: Path, tmp_path: Path):
+    shutil.copytree(finished / "results", tmp_path / "results", ignore=shutil.ignore_patterns("tables", "studies"))
+    runs = sorted((tmp_path / "results" / "train").rglob("run.json"))
+    methods = ["global", "local", "fedavg", "fedper", "fedprox"]
+    write_config(tmp_path, methods=methods, only_finished=True)
+    done = run_snakemake(tmp_path, "--cores", "2", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted((tmp_path / "results" / "train").rglob("run.json")) == runs
+    rows = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "runs.parquet")
+    assert set(rows.loc[rows["label"] == "fedprox", "outcome"]) == {"not_run"}
+    assert set(rows.loc[rows["label"] == "fedprox", "reason"]) == {"not finished"}
+    assert set(rows.loc[rows["label"] != "fedprox", "outcome"]) == {"ok"}
+
+
 def test_two_runs_give_the_same_bytes_in_metrics(finished: Path, tmp_path: Path):
     write_config(tmp_path, datasets=["karate"], methods=["fedavg"], partitions=["louvain"])
     done = run_snakemake(tmp_path, "--cores", "2", "grid", PYTHONHASHSEED="77")

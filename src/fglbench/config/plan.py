@@ -21,7 +21,7 @@ from fglbench.errors import ConfigError, DataError, suggest
 from fglbench.stages.published import published_cells
 
 GRID = "grid"
-
+UNFINISHED = "not finished"
 
 _RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
 
@@ -104,12 +104,19 @@ class Plan:
         return why_unavailable(spec, Path(self.mirror) if self.mirror else None, self.config.data.download)
 
     def not_run(self, study: str) -> dict[str, str]:
-        """The datasets of a study that cannot be had here, by slug, with the reason; their cells are not run."""
+        """Why cells of a study that have no record were not run, by the slug of their dataset.
+
+        That are the datasets that cannot be had here, and where only what is finished is shown all the others as well.
+        """
         slugs = {cell.dataset.slug: None for cell in self._wanted_cells(study)}
+        if self.config.only_finished:
+            return {slug: self._unavailable.get(slug, UNFINISHED) for slug in slugs}
         return {slug: self._unavailable[slug] for slug in slugs if slug in self._unavailable}
 
     def check(self, study: str) -> None:
         """Raises a DataError where no cell of a study can be run or taken from packed records."""
+        if self.config.only_finished:
+            return
         reasons = self.not_run(study)
         if not reasons or self._own_cells(study) or self.adopted(study):
             return
@@ -161,11 +168,13 @@ class Plan:
     def evaluated(self, study: str) -> list[str]:
         """The outputs of all evaluation jobs of a study; published cells need none, cells without data have none.
 
+        Where only what is finished is shown, those that are there already.
+
         Raises:
             DataError: no cell of the study can be run or taken from packed records.
         """
         self.check(study)
-        return list(self._batches("evaluate", self._own_cells(study)))
+        return self._wanted(self._batches("evaluate", self._own_cells(study)))
 
     def adopted(self, study: str) -> dict[str, str]:
         """The folders of the packed records that a study takes cells from, by cell id."""
@@ -190,7 +199,11 @@ class Plan:
 
     def trained(self, studies: Iterable[str]) -> list[str]:
         """The outputs of all training jobs of some studies."""
-        return list(dict.fromkeys(path for study in studies for path in self._batches("train", self._own_cells(study))))
+        batches = (path for study in studies for path in self._batches("train", self._own_cells(study)))
+        return self._wanted(dict.fromkeys(batches))
+
+    def _wanted(self, files: Iterable[str]) -> list[str]:
+        return [path for path in files if not self.config.only_finished or Path(path).exists()]
 
     def _batches(self, stage: str, cells: list[Cell]) -> dict[str, None]:
         seeds: dict[str, list[int]] = {}
