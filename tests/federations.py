@@ -69,10 +69,10 @@ class Case:
             preprocess(self.graph_folder, self._split_folder, spec, [0], folder)
         return folder / "seed0"
 
-    def federation(self, backbone: str = "gcn", **settings: Any) -> Federation:
+    def federation(self, backbone: str = "gcn", *, inductive: bool = False, **settings: Any) -> Federation:
         """The federation that a backbone with these settings trains on."""
         resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
-        spec = {**resolved.prepared(), "features": "raw"}
+        spec = {**resolved.prepared(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
         return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
 
 
@@ -105,6 +105,25 @@ def tiny_case(folder: Path, *, sparse: bool = True) -> Case:
     for part in parts:
         role[part] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], len(part))
     return case_of(graph, parts, role, folder)
+
+
+def changed_unseen(case: Case, folder: Path) -> Case:
+    """The same clients and roles with other features, labels and edges of all validation and test nodes."""
+    stream = np.random.default_rng(5)
+    graph, role = case.graph, np.zeros(case.graph.num_nodes, dtype=np.int8)
+    role[case.nodes] = case.role
+    unseen = np.flatnonzero(np.isin(role, (VAL, TEST)))
+    x = graph.features if isinstance(graph.features, np.ndarray) else graph.features.toarray()
+    x = x.copy()
+    x[unseen] = 5 * stream.random((len(unseen), x.shape[1]))
+    labels = graph.labels.copy()
+    labels[unseen] = stream.integers(0, graph.classes, len(unseen))
+    kept = graph.edges[:, ~np.isin(graph.edges, unseen).any(axis=0)]
+    other = np.stack([np.repeat(unseen, 4), stream.integers(0, graph.num_nodes, 4 * len(unseen))])
+    edges, cleaning = canonical_edges(np.concatenate([kept, other], axis=1), graph.num_nodes)
+    features = x if isinstance(graph.features, np.ndarray) else sp.csr_matrix(x)
+    changed = Graph(edges, features, labels, graph.classes, cleaning=cleaning)
+    return Case(changed, case.nodes, case.ptr, case.role, folder, case.filled)
 
 
 def make_split(

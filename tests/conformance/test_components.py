@@ -1,12 +1,23 @@
 """The checks that every registered component passes, with no test written by its author."""
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from federations import Case, backbone_of, case_of, method_of, schedule_of, tiny_case
+from federations import (
+    TEST,
+    VAL,
+    Case,
+    backbone_of,
+    case_of,
+    changed_unseen,
+    method_of,
+    schedule_of,
+    tiny_case,
+)
 
 from fglbench import registry
 from fglbench.federation.federation import TRAIN, Federation
@@ -66,10 +77,10 @@ def test_backbone_says_what_it_needs(name: str, case: Case) -> None:
 class Pair:
     """A method and a backbone on a federation, trained in several ways."""
 
-    def __init__(self, method: str, backbone: str, case: Case, whole: Case):
+    def __init__(self, method: str, backbone: str, case: Case, whole: Case, *, inductive: bool = False):
         central = registry.declaration("method", method).constants.get("CENTRALISED", False)
         self._method, self._backbone = method, backbone
-        self.federation: Federation = (whole if central else case).federation(backbone)
+        self.federation: Federation = (whole if central else case).federation(backbone, inductive=inductive)
         self.run = cache(self._run)
 
     def _run(self, chunk: int | None = None, dropout: bool = True, **schedule: Any) -> Result:
@@ -84,6 +95,21 @@ class Pair:
         return train(
             self.federation, backbone, method, schedule_of(**{"rounds": ROUNDS, **schedule}), 0, chunk_clients=chunk
         )
+
+
+@pytest.fixture(scope="module")
+def unseen(case: Case, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    """The same with a third client of validation and test nodes alone, and once more with all such nodes changed; then
+    the whole graph of both."""
+    role = np.zeros(case.graph.num_nodes, dtype=np.int8)
+    role[case.nodes] = case.role
+    parts = np.split(case.nodes, case.ptr[1:-1])
+    role[parts[2]] = np.resize([VAL, TEST], len(parts[2]))
+    graphs = [case.graph, changed_unseen(case_of(case.graph, parts, role, Path()), Path()).graph]
+    one_part = [np.arange(case.graph.num_nodes)]
+    return [
+        case_of(graph, held, role, tmp_path_factory.mktemp("unseen")) for held in (parts, one_part) for graph in graphs
+    ]
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: "-".join(pair))
@@ -113,7 +139,7 @@ def assert_sound(result: Result, federation: Federation, *, participation: bool 
     assert np.isnan(losses[:, ~trains]).all()
     assert np.isfinite(losses[:, trains]).any() if participation else np.isfinite(losses[:, trains]).all()
     for predicted in result.predictions.values():
-        assert predicted.shape == federation.labels.shape
+        assert predicted.shape == federation.scored.labels.shape
         assert predicted.dtype == np.int32
         assert 0 <= predicted.min() <= predicted.max() < federation.classes
 
@@ -149,6 +175,19 @@ def test_half_of_the_clients_a_round(pair: Pair) -> None:
 def test_one_client(method: str, backbone: str, whole: Case) -> None:
     alone = Pair(method, backbone, whole, whole)
     assert_sound(alone.run(), alone.federation)
+
+
+@pytest.mark.parametrize(("method", "backbone"), PAIRS)
+def test_inductive(method: str, backbone: str, unseen: list[Case]) -> None:
+    """Validation and test nodes are scored, and nothing of them gets into training."""
+    one, other = (Pair(method, backbone, unseen[i], unseen[i + 2], inductive=True) for i in (0, 1))
+    first, second = one.run(), other.run()
+    assert_sound(first, one.federation)
+    assert_close(one.run(chunk=1), first, 1e-5)
+    for name, tensor in first.parameters["last"].items():
+        assert torch.equal(tensor, second.parameters["last"][name])
+    for name in ("train_loss", "bytes_up", "bytes_down"):
+        np.testing.assert_array_equal(first.history[name], second.history[name])
 
 
 def test_every_client_with_training_nodes_learns(pair: Pair) -> None:

@@ -160,8 +160,11 @@ def _backbone_settings(entry: Entry, training: Training) -> Any:
 def prepared_part(entry: Entry, training: Training, protocol: Protocol) -> Part:
     """What preprocessing makes: shared by all backbones that need the same."""
     needs = _backbone_settings(entry, training).prepared()
+    label = f"{protocol.features}-hops{needs['hops']}"
     spec = {**needs, "features": protocol.features, "version": PREPROCESS_VERSION}
-    return Part(slug(f"{protocol.features}-hops{needs['hops']}", spec), spec)
+    if protocol.setting == "inductive":  # the other one is not named: it was there first, and its paths stay
+        label, spec = f"{label}-inductive", {**spec, "setting": protocol.setting}
+    return Part(slug(label, spec), spec)
 
 
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:

@@ -56,6 +56,11 @@ class Protocol(Section):
     """What is measured and how; a table's caption says it."""
 
     split: SplitSettings = Field(SplitSettings(), description="Roles of the nodes.")
+    setting: Literal["transductive", "inductive"] = Field(
+        "transductive",
+        description="Training sees a client's whole graph, or (inductive) the graph without its validation and test "
+        "nodes; scores are always of the whole graph.",
+    )
     features: Literal["raw", "row"] = Field("raw", description="Features as published, or each row divided by its sum.")
     evaluate: Literal["aggregated", "trained"] = Field(
         "aggregated", description="Score parameters after the server's step, or after local training."

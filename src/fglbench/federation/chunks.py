@@ -30,7 +30,7 @@ def clients_at_once(
         hops = 1 if federation.hop_features is None else 1 + len(federation.hop_features)
         features = 4 * rows * federation.features.shape[1] * hops
     else:
-        entries = np.add.reduceat(np.diff(federation.features.indptr), federation.ptr[:-1])
+        entries = np.diff(federation.features.indptr[federation.ptr])
         features = 16 * entries  # values and 32-bit indices, and the transposed copy
     edges = np.diff(federation.operator.indptr[federation.ptr])
     each = (

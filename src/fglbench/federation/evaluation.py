@@ -17,6 +17,7 @@ class Evaluator:
     """Predicts all nodes of all clients (of rows that a method added it predicts none).
 
     Args:
+        federation: the graphs to predict on: `scored` for scores, the graphs of training for what a method sends.
         chunk_clients: clients evaluated at once, whose views are then built anew each time and not kept; None for all.
     """
 
@@ -26,10 +27,15 @@ class Evaluator:
         self._federation = federation
         self._backbone = backbone
         self._device = device
-        clients = np.arange(federation.num_clients)
+        clients = np.flatnonzero(np.diff(federation.ptr))  # a graph of training may have no node
         size = chunk_clients or federation.num_clients
-        self._chunks = [clients[first : first + size] for first in range(0, federation.num_clients, size)]
-        self._kept = [self._view(clients)] if len(self._chunks) == 1 else None
+        self._chunks = [clients[first : first + size] for first in range(0, len(clients), size)]
+        self._kept: list[View] | None = None
+
+    def build(self) -> None:
+        """Makes the view ahead of its first use, where it is one that stays."""
+        if self._kept is None and len(self._chunks) == 1:
+            self._kept = [self._view(self._chunks[0])]
 
     def _view(self, clients: np.ndarray) -> View:
         backbone, federation = self._backbone, self._federation
@@ -62,6 +68,7 @@ class Evaluator:
         return torch.cat(list(self._logits(parameters)))
 
     def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
+        self.build()
         for view in self._kept or map(self._view, self._chunks):
             own = stacked.take(parameters, stacked.rows_of(view.clients, self._device))
             yield self._backbone.forward(own, view, no_dropout).logits

@@ -151,6 +151,8 @@ class Federation:
         nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
         given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
             None: all.
+        evaluated: under the inductive setting, in which this graph lacks the validation and test nodes, the same
+            clients' whole graphs; None: this graph is whole.
     """
 
     ptr: np.ndarray
@@ -164,6 +166,12 @@ class Federation:
     hop_features: np.ndarray | None = None
     nodes: np.ndarray | None = None
     given: np.ndarray | None = None
+    evaluated: "Federation | None" = None
+
+    @property
+    def scored(self) -> "Federation":
+        """The client graphs that models predict and are scored on."""
+        return self.evaluated or self
 
     @property
     def num_clients(self) -> int:

@@ -52,7 +52,7 @@ def train(
     """Trains one cell.
 
     Args:
-        federation: the client graphs.
+        federation: the client graphs of training, and where those lack nodes the ones to score on.
         backbone, method: what is trained, and how it is federated.
         schedule: rounds and optimiser.
         seed: of the cell; all streams derive from it.
@@ -65,7 +65,7 @@ def train(
         round when a client's loss is not finite or exceeds `EXPLODED_LOSS`.
     """
     clients = federation.num_clients
-    recorder = Recorder(federation, schedule.selection_mean)
+    recorder = Recorder(federation.scored, schedule.selection_mean)
     train_nodes = federation.count(TRAIN)
     began = time.perf_counter()
     prepared = method.prepare(seed, device, chunk_clients or clients)
@@ -80,7 +80,7 @@ def train(
     streams = [torch.Generator(device).manual_seed(derive(seed, "dropout", client)) for client in range(clients)]
     batches = Batches(federation, backbone, schedule.batch_size, seed, device)
     local = LocalTraining(batches, backbone, method, schedule, streams, chunk_clients or clients)
-    evaluator = Evaluator(federation, backbone, device, chunk_clients)
+    evaluator, own_evaluator = _evaluators(federation, backbone, device, chunk_clients)
     parameter_bytes = stacked.bytes_of(current, shared)
     if train_nodes.any() and schedule.participation >= 1.0 and (chunk_clients or clients) >= clients:
         batches.build(np.flatnonzero(train_nodes))  # the view of every round is start-up, not training
@@ -102,7 +102,7 @@ def train(
         mixing = None
         if len(active):
             weights = np.where(np.isin(np.arange(clients), active), train_nodes, 0).astype(np.float32)
-            own_logits = partial(evaluator.stacked_logits, trained)
+            own_logits = partial(own_evaluator.stacked_logits, trained)
             finished = Round(
                 number, active, torch.from_numpy(weights).to(device), trained, received, schedule, own_logits
             )
@@ -120,7 +120,7 @@ def train(
             if rebuilt is not None:
                 federation = rebuilt
                 batches.use(federation)
-                evaluator = Evaluator(federation, backbone, device, chunk_clients)
+                evaluator, own_evaluator = _evaluators(federation, backbone, device, chunk_clients)
         _synchronise(device)
         recorder.train_seconds += time.perf_counter() - began
 
@@ -129,11 +129,22 @@ def train(
         predictions = evaluator.run(scored)
         if predictions is None:
             return recorder.diverged(number)
-        validation = recorder.add(number, predictions, scored, losses, sent_up, sent_down, mixing, federation)
+        validation = recorder.add(number, predictions, scored, losses, sent_up, sent_down, mixing, federation.scored)
         recorder.eval_seconds += time.perf_counter() - began
         if on_round is not None:
             on_round(number, float(np.mean(losses[active])) if len(active) else math.nan, validation)
     return recorder.finished()
+
+
+def _evaluators(
+    federation: Federation, backbone: Backbone, device: torch.device | str, chunk_clients: int | None
+) -> tuple[Evaluator, Evaluator]:
+    """What scores, and what computes logits that a method may see: of the graphs of training alone."""
+    evaluator = Evaluator(federation.scored, backbone, device, chunk_clients)
+    evaluator.build()
+    if federation.evaluated is None:
+        return evaluator, evaluator
+    return evaluator, Evaluator(federation, backbone, device, chunk_clients)
 
 
 def _bytes(tensors: Mapping[str, Tensor]) -> int:

@@ -54,7 +54,7 @@ class Hidden:
         counts = np.minimum(impaired.missing, neighbours)
         self.owners, self.slots = vectors_of(counts)
         self.vector_ptr = np.searchsorted(self.owners, self.federation.ptr).tolist()
-        shares = (1.0 / np.diff(self.federation.ptr)).astype(np.float32)
+        shares = (1.0 / np.maximum(np.diff(self.federation.ptr), 1)).astype(np.float32)
         self.mean, self.vector_mean = (
             SparseOperator(
                 sp.csr_matrix(
@@ -141,13 +141,14 @@ def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, c
 
     Args:
         everyone: the features of all clients.
-        federation: all clients, at least two.
+        federation: all clients, at least two of them with nodes.
         vectors: [M, num_features].
         clients: [M] whose each vector is.
     """
-    number = federation.num_clients
-    chosen = everyone.nearest(vectors, federation.ptr.tolist())
-    others = np.arange(number) != clients[:, np.newaxis]
+    present = np.flatnonzero(np.diff(federation.ptr))
+    number = len(present)
+    chosen = everyone.nearest(vectors, [0, *federation.ptr[present + 1].tolist()])
+    others = present != clients[:, np.newaxis]
     indptr = np.arange(len(clients) + 1) * (number - 1)
     shares = np.full(indptr[-1], 1.0 / (number - 1), dtype=np.float32)
     pick = sp.csr_matrix((shares, chosen[others], indptr), shape=(len(clients), len(federation.labels)))

@@ -45,7 +45,7 @@ def impair(federation: Federation, share: float, seed: int, clients: np.ndarray)
     """
     hidden = np.zeros(len(federation.labels), dtype=bool)
     for client, start, stop in zip(clients, federation.ptr, federation.ptr[1:], strict=False):
-        count = min(int(share * (stop - start)), stop - start - 1)
+        count = max(0, min(int(share * (stop - start)), stop - start - 1))
         chosen = numpy_stream(seed, "fedsage+ hidden", int(client)).choice(stop - start, count, replace=False)
         hidden[start + chosen] = True
     adjacency = adjacency_of(federation.operator)
@@ -66,7 +66,8 @@ def mend(federation: Federation, owners: np.ndarray, features: np.ndarray | None
         features: [G, num_features] float32; None leaves the added rows zero.
 
     Returns:
-        The mended federation, whose added rows have neither label nor role and are not `given`; their positions [G].
+        The mended federation, whose added rows have neither label nor role and are not `given` (and whose `evaluated`
+        is as it was); their positions [G].
     """
     client = np.searchsorted(federation.ptr, owners, side="right") - 1
     before = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=federation.num_clients))])

@@ -56,7 +56,8 @@ class Round:
         parameters: [C, ...] after local training.
         received: [C, ...] at the start of the round.
         schedule: rounds and local optimiser.
-        logits: computes [N, classes] float32 of all nodes, each under its own client's `parameters`, without dropout.
+        logits: computes [N, classes] float32 of all nodes of the method's `federation`, each under its own client's
+            `parameters`, without dropout.
         uploads: what the method's `upload` gave.
     """
 
@@ -75,7 +76,8 @@ class Prepared:
     """What training starts from.
 
     Attributes:
-        federation: the graphs to train and predict on: of the same clients and nodes, `given` where rows were added.
+        federation: the graphs to train on and, in its `scored`, to predict on: of the same clients and nodes, `given`
+            where rows were added.
         bytes_up, bytes_down: what all clients together sent and received for it.
     """
 
@@ -90,7 +92,8 @@ class Method:
     Attributes:
         settings: the resolved settings.
         backbone: the local model.
-        federation: the clients' graphs as they were split; never modified.
+        federation: the clients' graphs of training as they were split; never modified. What is not in them, the
+            `evaluated` graphs of the inductive setting, is only for what the scores are made on.
     """
 
     def __init__(self, settings: Any, backbone: Backbone, federation: Federation):
@@ -145,5 +148,8 @@ class Method:
         """
 
     def rebuild(self, round: Round) -> Federation | None:
-        """Other graphs of the same rows to score this round and to train the next ones on; None keeps them."""
+        """Other graphs of the same rows to score this round and to train the next ones on; None keeps them.
+
+        Under the inductive setting they have an `evaluated` too.
+        """
         return None

@@ -8,6 +8,9 @@ cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a c
 with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
 aggregated by `aggregation`.
 
+Under the inductive setting the server sees the nodes of training alone; rounds are scored on the whole client graphs
+with the pseudo-graph's edges among those nodes.
+
 Where no node has two holders, only a client's own predictions return (self-training). Deviation: the paper compares all
 pairs of nodes, O(n^2); here only those that a client can use, its own nodes, in blocks, and keeps the nearest.
 """
@@ -22,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from fglbench.federation.adjacency import adjacency_of, normalised
-from fglbench.federation.federation import TRAIN, Federation, View
+from fglbench.federation.federation import TEST, TRAIN, VAL, Federation, View
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
@@ -53,7 +56,8 @@ class Method(_aggregated.Method):
         self._views: dict[tuple[int, ...], View] = {}  # of the pseudo-labelled nodes, by clients
 
     def not_applicable(self) -> str | None:
-        if self._joins() and self.federation.propagated and self.federation.combine != "each":
+        applied = self.federation.propagated or self.federation.scored.propagated
+        if self._joins() and applied and self.federation.combine != "each":
             return "the pseudo-graph changes an operator that preprocessing has applied; set neighbours: 0"
         return super().not_applicable()
 
@@ -139,14 +143,24 @@ class Method(_aggregated.Method):
     def rebuild(self, round: base.Round) -> Federation | None:
         if not self._joins():
             return None
-        joined = adjacency_of(self.federation.operator) + self.settings.edge_weight * self._edges
+        self._graphs = self._joined(self.federation, self._edges)
+        whole = self.federation.evaluated
+        if whole is not None:
+            rows = np.flatnonzero(~np.isin(whole.role, (VAL, TEST)))
+            found = self._edges.tocoo()
+            edges = sp.csr_matrix((found.data, (rows[found.row], rows[found.col])), shape=whole.operator.shape)
+            self._graphs = replace(self._graphs, evaluated=self._joined(whole, edges))
+        return self._graphs
+
+    def _joined(self, federation: Federation, edges: sp.csr_matrix) -> Federation:
+        """A federation with the edges of the pseudo-graph, [N, N] CSR of ones."""
+        joined = adjacency_of(federation.operator) + self.settings.edge_weight * edges
         needs = self.backbone.settings.prepared()
         operator = normalised(joined.tocsr().astype(np.float32), needs["r"], needs.get("self_loops", True))
         hops: list[np.ndarray] = []
-        for _ in range(self.federation.propagated):
-            hops.append(operator @ (hops[-1] if hops else self.federation.features))
-        self._graphs = replace(self.federation, operator=operator, hop_features=np.stack(hops) if hops else None)
-        return self._graphs
+        for _ in range(federation.propagated):
+            hops.append(operator @ (hops[-1] if hops else federation.features))
+        return replace(federation, operator=operator, hop_features=np.stack(hops) if hops else None)
 
 
 def _without_own(round: base.Round) -> base.Round:

@@ -115,7 +115,7 @@ class Graph:
         degrees = np.diff(adjacency.indptr)
         scale = sp.diags(((degrees + 1.0) ** -0.5).astype(np.float32))
         clients, sizes = federation.num_clients, np.diff(federation.ptr)
-        shares = np.repeat((1.0 / sizes).astype(np.float32), sizes)
+        shares = np.repeat((1.0 / np.maximum(sizes, 1)).astype(np.float32), sizes)
         mean = sp.csr_matrix((shares, np.arange(len(shares)), federation.ptr), shape=(clients, len(shares)))
         self.operator = SparseOperator((scale @ (adjacency + sp.identity(len(degrees))) @ scale).tocsr(), device)
         self.client_mean = SparseOperator(mean, device)

@@ -7,12 +7,16 @@ closest node of every other client, by gradients computed there. Then every node
 neighbours, and GraphSAGE is trained and tested under `aggregation` on the mended graphs; generated nodes have no label
 and are never predicted.
 
+Under the inductive setting the generator learns from the graphs of training, and mends both these and the whole ones on
+which models are scored.
+
 Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as predicted; distances to
 other clients are averaged over them, not added, so that more clients do not weigh more. A client sends, through the
 server, its noisy representations and feature head to all others, and receives the sum of their gradients.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -42,25 +46,45 @@ class Settings(AggregatedSettings):
 
 class Method(fedsage.Method):
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
-        settings, federation = self.settings, self.federation
+        settings, federation, whole = self.settings, self.federation, self.federation.evaluated
         number = federation.num_clients
+        several = np.count_nonzero(np.diff(federation.ptr)) > 1
         everyone = Candidates(federation.features, device)
-        owners, features, shown = [], [], 0
+        found = [_Found(graphs) for graphs in (federation, whole) if graphs is not None]
+        shown = 0
         for first in range(0, number, chunk_clients):
             clients = np.arange(first, min(first + chunk_clients, number))
             own = some_clients(federation, clients)
             hidden = Hidden(own, clients, settings.neighbours, settings.hidden_share, seed, device)
             generator = Generator(settings, federation.features.shape[1], federation.classes, clients, seed, device)
             whose = np.repeat(clients, np.diff(hidden.vector_ptr))
-            generator.train(hidden, _pull(everyone, federation, whose) if number > 1 else None)
-            of, generated = generator.generate(own)
-            owners.append(of + federation.ptr[first])
-            features.append(generated)
+            generator.train(hidden, _pull(everyone, federation, whose) if several else None)
+            for graphs in found:
+                graphs.add(generator, clients)
             shown += generator.exchanged_bytes(hidden)
-        mended, _ = mend(federation, np.concatenate(owners), np.concatenate(features))
+        mended, *of_whole = (graphs.mended() for graphs in found)
+        if of_whole:
+            mended = replace(mended, evaluated=of_whole[0])
         # Shown to each of the others, and their gradients on the way back; to and from the server only once.
-        exchanged = shown * number * settings.federated_epochs if number > 1 else 0
+        exchanged = shown * number * settings.federated_epochs if several else 0
         return base.Prepared(mended, exchanged, exchanged)
+
+
+class _Found:
+    """The neighbours that generators find for the nodes of some graphs, client by client."""
+
+    def __init__(self, graphs: Federation):
+        self._graphs = graphs
+        self._owners: list[np.ndarray] = []
+        self._features: list[np.ndarray] = []
+
+    def add(self, generator: Generator, clients: np.ndarray) -> None:
+        owners, features = generator.generate(some_clients(self._graphs, clients))
+        self._owners.append(owners + self._graphs.ptr[clients[0]])
+        self._features.append(features)
+
+    def mended(self) -> Federation:
+        return mend(self._graphs, np.concatenate(self._owners), np.concatenate(self._features))[0]
 
 
 def _pull(everyone: Candidates, federation: Federation, whose: np.ndarray) -> Callable[[Tensor], Tensor]:

@@ -8,11 +8,15 @@ A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). A backbo
     combine: "last" (A^hops X; also where it is left out), "each" (X, A X, ..., A^hops X) or a list of hops + 1
         coefficients c (sum over l of c_l A^l X).
 
+Under the inductive setting all of it is made twice: of the whole client graphs, on which models are scored, and of
+these without validation and test nodes, on which they are trained (as GraphSAINT does, Zeng et al., ICLR 2020).
+
 Dense features are propagated here, once. Sparse ones would fill up, so the engine propagates their product with the
 weights instead, which is the same by associativity; but for several hops it is faster to fill them up where they have
 few columns (`pays`).
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +26,7 @@ import scipy.sparse as sp
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, StorageError
 from fglbench.federation.adjacency import normalised
-from fglbench.partition.split import NONE, TEST, TRAIN
+from fglbench.partition.split import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.split import Split, load_split
 from fglbench.storage import exclusive, read_json, read_npz, write_npz
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
 
 FILE = "federation.npz"
+TRAINING = "training_"
+"""Prefix of the arrays of the graphs without validation and test nodes."""
 
 _DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
 _MOST_FILLED_BYTES = 2**30
@@ -54,7 +60,7 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
 
     Args:
         graph_folder, split_folder: results of download and split.
-        spec: what the backbone needs, and `features` ("raw" or "row").
+        spec: what the backbone needs, `features` ("raw" or "row"), and `setting` where it is "inductive".
         seeds: cell seeds.
         folder: where to write.
     """
@@ -66,7 +72,12 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
                 continue
             graph = graph or load_graph(graph_folder)
             checksum = np.frombuffer(bytes.fromhex(split_checksum(source)), dtype=np.uint8)
-            write_npz(target, {"split": checksum, **prepared_arrays(graph, load_split(source), spec)})
+            split = load_split(source)
+            arrays = prepared_arrays(graph, split, spec)
+            if spec.get("setting") == "inductive":
+                own = prepared_arrays(graph, training_split(split), spec)
+                arrays |= {f"{TRAINING}{name}": array for name, array in own.items()}
+            write_npz(target, {"split": checksum, **arrays})
 
 
 def split_checksum(split_folder: Path) -> str:
@@ -80,6 +91,16 @@ def split_of(prepared: Path) -> str | None:
         return read_npz(prepared, ["split"])["split"].tobytes().hex()
     except StorageError:
         return None
+
+
+def training_split(split: Split) -> Split:
+    """The same clients without their validation and test nodes; a client may be left without any node.
+
+    Nodes without a role (of no label, or in none of the official masks) stay.
+    """
+    kept = ~np.isin(split.role, (VAL, TEST))
+    ptr = np.concatenate([[0], np.cumsum(kept)])[split.ptr]
+    return Split(split.nodes[kept], ptr, split.role[kept])
 
 
 def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -144,14 +165,19 @@ def propagated(x: np.ndarray, operator: sp.csr_matrix, spec: dict[str, Any]) -> 
 
 
 def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any]) -> "Federation":
-    """The federation of one seed.
+    """The federation of one seed to train on; under the inductive setting with the `evaluated` one to score on.
 
     Args:
         graph_folder: result of download.
         prepared_folder: the seed's folder of `preprocess`.
         spec: as given to `preprocess`.
     """
-    return _federation(read_npz(prepared_folder / FILE), graph_folder, spec)
+    arrays = read_npz(prepared_folder / FILE)
+    whole = _federation(arrays, graph_folder, spec)
+    if spec.get("setting") != "inductive":
+        return whole
+    own = {name.removeprefix(TRAINING): array for name, array in arrays.items() if name.startswith(TRAINING)}
+    return replace(_federation(own, graph_folder, spec), evaluated=whole)
 
 
 def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any], kind: str) -> "Federation":

@@ -228,7 +228,7 @@ def _run(
     schedule = Schedule(**spec["training"], evaluate=spec["evaluate"], selection_mean=spec["mean"])
     initial = backbone.initial(torch.Generator())
     chunk = settings["chunk_clients"] or clients_at_once(
-        federation,
+        federation.scored,
         max(tensor.shape[-1] for tensor in initial.values()),
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],

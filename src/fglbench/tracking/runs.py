@@ -128,7 +128,8 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
         "training": method["training"],
     }
     values = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    protocol = {"evaluate": method.get("evaluate"), "features": settings.get("prepared", {}).get("features")}
+    prepared = settings.get("prepared", {})
+    protocol = {"evaluate": method.get("evaluate"), **{name: prepared.get(name) for name in ("features", "setting")}}
     return values | {key: value for key, value in protocol.items() if value is not None}
 
 
