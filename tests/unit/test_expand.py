@@ -68,6 +68,7 @@ def test_an_explicit_default_is_the_same_cell():
         {"training": {"participation": 0.5}},
         {"protocol": {"evaluate": "trained"}},
         {"protocol": {"features": "row"}},
+        {"protocol": {"setting": "inductive"}},
         {"protocol": {"mean": "macro"}},
         {"protocol": {"split": {"train": 0.3, "val": 0.3, "test": 0.4}}},
         {"seeds": [1]},
@@ -77,6 +78,16 @@ def test_whatever_decides_a_number_is_another_cell_at_another_path(changes):
     other = only_cell(**changes)
     assert other.id != only_cell().id
     assert other.folder("train") != only_cell().folder("train")
+
+
+def test_the_transductive_setting_is_named_in_no_cell():
+    """It was there before the other one, and its cells keep their identity."""
+    assert only_cell(protocol={"setting": "transductive"}).id == only_cell().id
+    assert "setting" not in only_cell().prepared.spec
+    inductive = only_cell(protocol={"setting": "inductive"})
+    assert inductive.prepared.spec == {**only_cell().prepared.spec, "setting": "inductive"}
+    assert "-inductive-" in inductive.prepared.slug
+    assert inductive.partition == only_cell().partition
 
 
 def test_the_reading_shown_changes_no_cell():

@@ -20,6 +20,8 @@ TRAINING = {
 }
 PROTOCOL = {
     "evaluate": "score parameters 'aggregated' (after the server's step) or 'trained' (before it)",
+    "setting": "training sees whole client graphs, 'transductive', or none of their validation and test nodes, "
+    "'inductive'",
     "features": "'raw' as published, or 'row': each row divided by its sum",
 }
 SCORES = ("test_accuracy_pooled", "test_accuracy_macro", "val_accuracy_pooled")

@@ -5,6 +5,7 @@ dictionaries and nothing else: a pickle that asks for anything more is refused a
 """
 
 import collections
+import json
 import pickle
 import warnings
 from pathlib import Path
@@ -21,21 +22,32 @@ def read_raw(path: Path) -> dict[str, np.ndarray]:
     """What a raw file holds, in one canonical form, whatever its compression, pickle protocol or storage order.
 
     Args:
-        path: a gnn-benchmark `.npz`, a Planetoid `ind.<name>.*` file or a `.tsv` of integers.
+        path: a gnn-benchmark `.npz`, a Planetoid `ind.<name>.*` file or a `.tsv` of integers; of GraphSAINT its
+            `adj_full.npz`, `feats.npy`, `class_map.json` or `role.json`; of OGB a `.csv.gz` or an `.npz` of arrays.
 
     Returns:
         arrays by name; files with edges have `pairs` [2, num_entries] int64 in stored direction, duplicates and
-        self-loops included.
+        self-loops included; other matrices are `values`.
 
     Raises:
         DataError: the file is truncated, damaged, or a pickle that asks for more than arrays.
     """
-    reader = {".npz": _read_archive, ".tsv": _read_table, ".index": _read_table, ".graph": _read_adjacency_lists}
+    reader = {
+        ".npz": _read_archive,
+        ".tsv": _read_table,
+        ".index": _read_table,
+        ".graph": _read_adjacency_lists,
+        ".npy": _read_array,
+        ".json": _read_json,
+        ".gz": _read_csv,
+    }
     try:
         with warnings.catch_warnings():
             # Pickles of old numpy and scipy versions name modules that have moved since; the content is the same.
             warnings.simplefilter("ignore")
             return reader.get(path.suffix, _read_matrix)(path)
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged pickle or archive can raise nearly anything
         raise DataError(f"{path.name} cannot be read: {error or type(error).__name__}") from error
 
@@ -64,6 +76,11 @@ def _canonical(matrix: sp.csr_matrix) -> dict[str, np.ndarray]:
 
 def _read_archive(path: Path) -> dict[str, np.ndarray]:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        if "indptr" in archive.files:
+            return _stored_csr(archive)
+        named = {new: name for name, new in _OGB.items() if name in archive.files}
+        if named:
+            return {new: archive[name] for new, name in named.items()}
         parts = {
             name: sp.csr_matrix(
                 tuple(archive[f"{name}_{part}"] for part in ("data", "indices", "indptr")),
@@ -82,6 +99,41 @@ def _read_archive(path: Path) -> dict[str, np.ndarray]:
         "labels": labels,
         **_canonical(parts["attr"]),
     }
+
+
+_OGB = {"edge_index": "pairs", "node_feat": "values", "node_label": "values"}
+
+
+def _stored_csr(archive: Any) -> dict[str, np.ndarray]:
+    """An adjacency matrix as `scipy.sparse.save_npz` writes it; its values are all alike and not kept."""
+    indices, indptr = archive["indices"], archive["indptr"]
+    adjacency = sp.csr_matrix((np.ones(len(indices), dtype=np.int8), indices, indptr), shape=tuple(archive["shape"]))
+    adjacency.check_format(full_check=True)
+    adjacency.sort_indices()
+    entries = adjacency.tocoo()
+    return {"pairs": np.stack([entries.row, entries.col]).astype(np.int64)}
+
+
+def _read_array(path: Path) -> dict[str, np.ndarray]:
+    return {"values": np.load(path, allow_pickle=False)}
+
+
+def _read_json(path: Path) -> dict[str, np.ndarray]:
+    """Lists of node ids by name, or one number for every node id."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if any(isinstance(value, list) for value in found.values()):
+        return {name: np.asarray(nodes, dtype=np.int64) for name, nodes in found.items()}
+    nodes = np.asarray(list(found), dtype=np.int64)
+    return {"nodes": nodes, "values": np.asarray(list(found.values()), dtype=np.int64)}
+
+
+def _read_csv(path: Path) -> dict[str, np.ndarray]:
+    """A table without a heading; of edges where its name says so, of float32 where the file holds features."""
+    import pandas as pd
+
+    kind = np.float32 if path.name.startswith("node-feat") else None
+    values = pd.read_csv(path, header=None, dtype=kind).to_numpy()
+    return {"pairs": values.T.astype(np.int64)} if path.name.startswith("edge") else {"values": values}
 
 
 def _read_table(path: Path) -> dict[str, np.ndarray]:

@@ -1,0 +1,58 @@
+"""Datasets in the layout of GraphSAINT (Zeng et al., ICLR 2020): adjacency, features, classes and roles in four files.
+
+Features are as the files hold them, dense; the public code of GraphSAINT standardises them by the training nodes.
+The tests read files of that layout, and compare with torch_geometric's loader; the published files were not at hand.
+"""
+
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.datasets.catalogue import DatasetSpec
+from fglbench.datasets.raw import read_raw
+from fglbench.errors import DataError
+from fglbench.settings import ComponentSettings
+
+_ROLES = {"train": "tr", "val": "va", "test": "te"}
+
+
+def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
+    """Reads a dataset.
+
+    Args:
+        root: a folder laid out like a mirror, holding the dataset's raw files.
+
+    Raises:
+        DataError: a file is damaged, or names nodes that the features do not have.
+    """
+    raw = {PurePosixPath(path).name: read_raw(root / path) for path in spec.raw_files}
+    features = raw["feats.npy"]["values"].astype(np.float32, copy=False)
+    nodes, classes = raw["class_map.json"], raw["class_map.json"]["values"]
+    named = [raw["adj_full.npz"]["pairs"], nodes["nodes"], *raw["role.json"].values()]
+    check_ids(named, len(features))
+    labels = np.full(len(features), -1, dtype=np.int64)
+    labels[nodes["nodes"]] = classes
+    edges, cleaning = canonical_edges(named[0], len(features))
+    return Graph(
+        edges=edges,
+        features=features,
+        labels=labels,
+        classes=spec.classes,
+        masks={role: mask_of(raw["role.json"][short], len(features)) for role, short in _ROLES.items()},
+        cleaning=cleaning,
+    )
+
+
+def check_ids(named: list[np.ndarray], nodes: int) -> None:
+    """Raises a DataError where an array of node ids names one that is not there."""
+    for ids in named:
+        if ids.size and not 0 <= ids.min() <= ids.max() < nodes:
+            raise DataError(f"a file names node {ids.max() if ids.max() >= nodes else ids.min()} of {nodes} nodes.")
+
+
+def mask_of(nodes: np.ndarray, size: int) -> np.ndarray:
+    """[size] bool, true at these ids."""
+    mask = np.zeros(size, dtype=bool)
+    mask[nodes] = True
+    return mask
