@@ -27,6 +27,10 @@ class DataError(FglbenchError):
     """A dataset is missing, incomplete, altered, or cannot serve the request."""
 
 
+class ResourceError(DataError):
+    """A dataset takes more disk or memory than this machine has."""
+
+
 class PartitionError(FglbenchError):
     """The asked partition or split cannot be made."""
 

@@ -33,13 +33,15 @@ def test_counts_are_the_printed_ones(name):
 
 
 def test_every_row_is_complete():
-    assert len(catalogue.names()) == 15
+    assert len(catalogue.names()) == 20
     for name in catalogue.names():
         spec = catalogue.get(name)
         assert all([spec.title, spec.about, spec.source, spec.citation, spec.license, spec.nodes, spec.classes]), name
-        assert bool(spec.url) == bool(spec.pyg[0]) == spec.needs_files, name
-        assert all(len(digest) == 64 for digest in spec.raw_files.values()), name
-        assert (spec.content_hash is None) == spec.synthetic, name
+        assert bool(spec.url) == spec.needs_files == (spec.loader not in ("embedded", "sbm")), name
+        assert bool(spec.pyg[0]) == (spec.loader == "geometric"), name
+        known = spec.announced is None
+        assert all(known and len(digest) == 64 if digest else not known for digest in spec.raw_files.values()), name
+        assert (spec.content_hash is None) == (spec.synthetic or not known), name
         assert spec.content_hash is None or len(spec.content_hash) == 64, name
 
 

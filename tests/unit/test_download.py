@@ -25,7 +25,9 @@ from fglbench.errors import DataError
 from fglbench.stages import download as stage
 from fglbench.stages.download import download
 
-FROM_FILES = [name for name in catalogue.names() if catalogue.get(name).needs_files]
+FROM_FILES = [
+    name for name in catalogue.names() if catalogue.get(name).needs_files and not catalogue.get(name).announced
+]
 WITHOUT_FILES = [name for name in catalogue.names() if not catalogue.get(name).needs_files]
 CLEANING = {  # stored entries, duplicates, self-loops, added reverse entries; known from the raw files
     "cora": (10_858, 302, 0, 0),

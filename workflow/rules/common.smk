@@ -76,8 +76,8 @@ localrules:
 
 
 def grows(amount):
-    """Memory or minutes that double with every attempt."""
-    return lambda wildcards, attempt: amount * 2 ** (attempt - 1)
+    """Memory or minutes that double with every attempt; `amount` may be a function of the wildcards."""
+    return lambda wildcards, attempt: (amount(wildcards) if callable(amount) else amount) * 2 ** (attempt - 1)
 
 
 def study_files(study):

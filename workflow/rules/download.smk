@@ -13,8 +13,8 @@ rule download_dataset:
         CONDA
     threads: 1
     resources:
-        mem_mb=grows(4000),
-        runtime=grows(30),
+        mem_mb=grows(PLAN.download_mb),
+        runtime=grows(PLAN.download_min),
     params:
         dataset=PLAN.dataset,
         mirror=PLAN.mirror,

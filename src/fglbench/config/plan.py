@@ -17,6 +17,7 @@ from fglbench.config.schema import Config, Study
 from fglbench.config.searches import SearchPlan, plan_searches
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
+from fglbench.datasets.room import room_for
 from fglbench.errors import ConfigError, DataError, suggest
 from fglbench.stages.published import published_cells
 
@@ -132,6 +133,16 @@ class Plan:
     def dataset(self, wildcards: Any) -> Spec:
         """The specification of a dataset by its slug."""
         return self._datasets[wildcards.dataset].spec
+
+    def download_mb(self, wildcards: Any) -> int:
+        """Memory that a download job asks of the scheduler."""
+        room = room_for(catalogue.get(self.dataset(wildcards)["name"]))
+        return max(4000, round(room.memory / 1e6) if room else 0)
+
+    def download_min(self, wildcards: Any) -> int:
+        """Minutes that it asks for: 10 MB a second, and the rest of the work."""
+        room = room_for(catalogue.get(self.dataset(wildcards)["name"]))
+        return 30 + (round(room.temporary / 6e8) if room else 0)
 
     def partition(self, wildcards: Any) -> Spec:
         """The specification of a partition and its split by the slugs of dataset and partition."""

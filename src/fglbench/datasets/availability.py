@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from fglbench.datasets.catalogue import DatasetSpec
+from fglbench.datasets.room import lacking_memory
 
 
 def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) -> str | None:
-    """Why the raw files of a dataset cannot be had; None where they can.
+    """Why a dataset cannot be had; None where it can.
 
-    Only names are looked at: what the files hold is checked by the download stage. Without a mirror a dataset is
-    presumed to be downloadable.
+    Only the names of its files and this machine's memory are looked at: what the files hold, and whether the disk has
+    room for them, is checked by the download stage. Without a mirror a dataset is presumed to be downloadable.
 
     Args:
         spec: the dataset.
@@ -19,9 +20,9 @@ def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) 
     if not spec.needs_files:
         return None
     if mirror is None:
-        return None if may_download else "there is no mirror, and data.download is false"
+        return lacking_memory(spec) if may_download else "there is no mirror, and data.download is false"
     missing = [path for path in spec.raw_files if not (mirror / path).is_file()]
     if not missing:
-        return None
+        return lacking_memory(spec)
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return f"the mirror {mirror} lacks {missing[0]}{more}"

@@ -64,6 +64,25 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Announced:
+    """What is known of a dataset whose published files have not been read here.
+
+    Numbers are those of its publishers, which FedGTA prints too (table 2). `counts.edges` are half the entries where
+    these have both directions, else all of them, so that duplicates and self-loops may count; they are not checked,
+    and neither are hashes.
+
+    Attributes:
+        entries: edges that the raw files hold, as they say; checked.
+        raw_mb: size of the raw files in 10^6 bytes, estimated from their arrays where no publisher states it.
+        archive_mb: size of the archive they come in; 0 where each comes by itself.
+    """
+
+    entries: int
+    raw_mb: int
+    archive_mb: int = 0
+
+
+@dataclass(frozen=True)
 class DatasetSpec:
     """One row of the catalogue.
 
@@ -77,9 +96,13 @@ class DatasetSpec:
         source: where it comes from, for people.
         citation: the paper to cite.
         license: what is known about the terms of use.
-        content_hash: `datasets.base.content_hash` of the canonical graph; None where it depends on settings.
-        raw_files: paths below a mirror folder, with the hash of what each file holds; empty where nothing is needed.
-        url: the address of the folder that holds the raw files, or of a .tar.gz with them; "" where nothing is needed.
+        content_hash: `datasets.base.content_hash` of the canonical graph; None where it depends on settings, or is not
+            known yet.
+        raw_files: paths below a mirror folder, with the hash of what each file holds (None: not known yet); empty where
+            nothing is needed.
+        url: the address of the folder that holds the raw files, of a .tar.gz or .zip with them, or of each file by its
+            base name; "" where nothing is needed.
+        announced: of a dataset whose files have not been read here.
         pyg: class of `torch_geometric.datasets` and its `name` argument ("" where it takes none).
         largest_component: only the largest connected component of the graph that the loader reads.
         settings: the settings class; without fields unless the dataset is generated.
@@ -96,8 +119,9 @@ class DatasetSpec:
     citation: str
     license: str
     content_hash: str | None
-    raw_files: Mapping[str, str] = field(default_factory=dict)
-    url: str = ""
+    raw_files: Mapping[str, str | None] = field(default_factory=dict)
+    url: str | Mapping[str, str] = ""
+    announced: Announced | None = None
     pyg: tuple[str, str] = ("", "")
     largest_component: bool = False
     settings: type[ComponentSettings] = ComponentSettings
@@ -127,12 +151,12 @@ class DatasetSpec:
     @property
     def has_public_split(self) -> bool:
         """Whether the dataset comes with masks of its own."""
-        return self.family == "planetoid"
+        return self.family in ("planetoid", "graphsaint", "ogb")
 
     @property
     def has_negative_features(self) -> bool:
-        """Whether features are standardised or Gaussian, so that rows cannot be divided by their sums."""
-        return self.family in ("embedded", "synthetic") and self.name != "karate"
+        """Whether features are standardised, embeddings or Gaussian: rows cannot be divided by their sums."""
+        return (self.family in ("embedded", "synthetic", "ogb") and self.name != "karate") or self.name == "reddit"
 
     @property
     def synthetic(self) -> bool:
@@ -201,8 +225,48 @@ _COAUTHOR: dict[str, Any] = _PITFALLS | {
     "family": "coauthor",
     "about": "Nodes are authors, edges joint papers, features say which keywords the papers hold, classes are fields.",
 }
+_GRAPHSAINT: dict[str, Any] = {
+    "family": "graphsaint",
+    "loader": "graphsaint",
+    "citation": "Zeng, Zhou, Srivastava, Kannan, Prasanna: GraphSAINT, Graph Sampling Based Inductive Learning Method, "
+    "ICLR 2020",
+    "license": "no terms stated for the data; the repository that distributes it is under the MIT licence",
+    "source": "GraphSAINT (github.com/GraphSAINT/GraphSAINT)",
+    "content_hash": None,
+}
+_OGB: dict[str, Any] = {
+    "family": "ogb",
+    "loader": "ogb",
+    "source": "Open Graph Benchmark (ogb.stanford.edu)",
+    "citation": "Hu, Fey, Zitnik, Dong, Ren, Liu, Catasta, Leskovec: Open Graph Benchmark, Datasets for Machine "
+    "Learning on Graphs, NeurIPS 2020",
+    "content_hash": None,
+}
 _EMBEDDED: dict[str, Any] = {"family": "embedded", "loader": "embedded"}
 _NEIGHBOURS = "edges join each node to its 10 nearest others on standardised features (either direction counts)."
+
+
+def _drive(**ids: str) -> dict[str, str]:
+    """The addresses of GraphSAINT's files, by the ids that torch_geometric's loaders have."""
+    names = {"adj": "adj_full.npz", "feats": "feats.npy", "classes": "class_map.json", "roles": "role.json"}
+    return {
+        names[key]: f"https://drive.usercontent.google.com/download?id={number}&confirm=t"
+        for key, number in ids.items()
+    }
+
+
+def _unpinned(folder: str, *names: str) -> dict[str, None]:
+    return {f"{folder}/{name}": None for name in names}
+
+
+_SAINT_FILES = ("raw/adj_full.npz", "raw/class_map.json", "raw/feats.npy", "raw/role.json")
+_OGB_TABLES = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
+_OGB_ARRAYS = ("raw/data.npz", "raw/node-label.npz")
+
+
+def _ogb_files(folder: str, kind: str, raw: tuple[str, ...]) -> dict[str, None]:
+    return _unpinned(folder, *raw, *(f"split/{kind}/{role}.csv.gz" for role in ("train", "valid", "test")))
+
 
 _SPECS = (
     DatasetSpec(
@@ -318,6 +382,75 @@ _SPECS = (
         raw_files=_files("PolBlogs/"),
         url="https://netset.telecom-paris.fr/datasets/polblogs.tar.gz",
         pyg=("PolBlogs", ""),
+    ),
+    DatasetSpec(
+        name="flickr",
+        title="Flickr",
+        counts=Counts(nodes=89_250, edges=449_878, features=500, classes=7),
+        about="Nodes are images, edges join those with a property in common (place, gallery, tags, user), features say "
+        "which words the description holds, classes are groups of tags. Official split of 50, 25 and 25 %.",
+        raw_files=_unpinned("Flickr", *_SAINT_FILES),
+        url=_drive(
+            adj="1crmsTbd1-2sEXsGwa2IKnIB7Zd3TmUsy",
+            feats="1join-XdvX3anJU_MLVtick7MgeAQiWIZ",
+            classes="1uxIkbtg5drHTsKt-PAsZZ4_yJmgFmle9",
+            roles="1htXCtuktuCW8TR8KiKfrFDAxUgekQoV7",
+        ),
+        announced=Announced(entries=899_756, raw_mb=370),
+        **_GRAPHSAINT,
+    ),
+    DatasetSpec(
+        name="reddit",
+        title="Reddit",
+        counts=Counts(nodes=232_965, edges=11_606_919, features=602, classes=41),
+        about="Nodes are posts, edges join those that one user commented, features are averaged word vectors, classes "
+        "communities. Official split of 66, 10 and 24 %. The thinned edges of GraphSAINT (Reddit2 in torch_geometric), "
+        "whose number FedGTA prints, not the 57 million of GraphSAGE.",
+        raw_files=_unpinned("Reddit2", *_SAINT_FILES),
+        url=_drive(
+            adj="1sncK996BM5lpuDf75lDFqCiDZyErc1c2",
+            feats="1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3",
+            classes="1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u",
+            roles="1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A",
+        ),
+        announced=Announced(entries=23_213_838, raw_mb=1_500),
+        **_GRAPHSAINT,
+    ),
+    DatasetSpec(
+        name="arxiv",
+        title="ogbn-arxiv",
+        counts=Counts(nodes=169_343, edges=1_157_799, features=128, classes=40),
+        about="Nodes are papers on computer science, edges citations, features averaged word vectors of title and "
+        "abstract, classes subject areas. Official split by year.",
+        license="ODC-BY",
+        raw_files=_ogb_files("ogbn_arxiv", "time", _OGB_TABLES),
+        url="https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",
+        announced=Announced(entries=1_166_243, raw_mb=90, archive_mb=90),
+        **_OGB,
+    ),
+    DatasetSpec(
+        name="products",
+        title="ogbn-products",
+        counts=Counts(nodes=2_449_029, edges=61_859_140, features=100, classes=47),
+        about="Nodes are goods, edges join goods bought together, features are principal components of the words of "
+        "descriptions, classes product categories. Official split by sales rank.",
+        license="Amazon licence",
+        raw_files=_ogb_files("ogbn_products", "sales_ranking", _OGB_TABLES),
+        url="https://snap.stanford.edu/ogb/data/nodeproppred/products.zip",
+        announced=Announced(entries=61_859_140, raw_mb=1_500, archive_mb=1_500),
+        **_OGB,
+    ),
+    DatasetSpec(
+        name="papers100m",
+        title="ogbn-papers100M",
+        counts=Counts(nodes=111_059_956, edges=1_615_685_872, features=128, classes=172),
+        about="Nodes are papers, edges citations, features averaged word vectors, classes subject areas of the 1.5 "
+        "million papers on arXiv; the others have none. Official split by year.",
+        license="ODC-BY",
+        raw_files=_ogb_files("ogbn_papers100M", "time", _OGB_ARRAYS),
+        url="https://snap.stanford.edu/ogb/data/nodeproppred/papers100M-bin.zip",
+        announced=Announced(entries=1_615_685_872, raw_mb=85_000, archive_mb=60_400),
+        **_OGB,
     ),
     DatasetSpec(
         name="digits",

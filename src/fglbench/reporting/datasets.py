@@ -45,7 +45,9 @@ def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame
         column_fields=["size", "source"] if printed else ["size"],
         columns=columns,
         cells=cells,
-        legend=[("–", "not in this study, or not printed")] if any(c.text == "–" for row in cells for c in row) else [],
+        legend=[("–", "not in this study, not known before it is made, or not printed")]
+        if any(c.text == "–" for row in cells for c in row)
+        else [],
         notes=[],
         data=data,
     )

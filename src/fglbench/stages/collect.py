@@ -15,7 +15,7 @@ import pandas as pd
 
 from fglbench import __version__
 from fglbench.config.entries import chosen, seed_list
-from fglbench.config.expand import Expansion, Placement
+from fglbench.config.expand import Expansion, Placement, dataset_part
 from fglbench.config.identity import Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
@@ -93,7 +93,7 @@ def collect(
     _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, packed))
     outcomes = Counter(record["metrics"]["outcome"]["state"] if record else "not_run" for record in loaded.values())
     outcomes += Counter(packed.runs[cell]["outcome"].iloc[0] for cell in published)
-    write_json(folder / "study.json", _study(expansion, name, loaded, packed, dict(outcomes), len(published)))
+    write_json(folder / "study.json", _study(expansion, name, results, loaded, packed, dict(outcomes), len(published)))
     return dict(outcomes)
 
 
@@ -241,6 +241,7 @@ def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
 def _study(
     expansion: Expansion,
     name: str,
+    results: Path,
     loaded: dict[str, dict[str, Any] | None],
     packed: Published,
     outcomes: dict[str, int],
@@ -269,7 +270,7 @@ def _study(
         "settings": study,
         "tables": tables,
         "figures": figures,
-        "sizes": _sizes(expansion),
+        "sizes": _sizes(expansion, results),
         "order": expansion.order,
         "names": expansion.names,
         "printed": expansion.printed,
@@ -282,12 +283,18 @@ def _study(
     }
 
 
-def _sizes(expansion: Expansion) -> dict[str, dict[str, int]]:
-    """Sizes of every dataset by label; what its download is checked against."""
-    return {
-        label: asdict(catalogue.get(entry.name).counts_for(entry.settings))
-        for label, entry in chosen(expansion.study.datasets, None)
-    }
+def _sizes(expansion: Expansion, results: Path) -> dict[str, dict[str, int]]:
+    """Sizes of every dataset by label: what its download is checked against, or of edges that are only announced what
+    the graph has, once it is made."""
+    found = {}
+    for label, entry in chosen(expansion.study.datasets, None):
+        found[label] = asdict(catalogue.get(entry.name).counts_for(entry.settings))
+        if catalogue.get(entry.name).announced is not None:
+            del found[label]["edges"]
+            card = results / "download" / dataset_part(entry).slug / "graph.json"
+            if card.exists():
+                found[label]["edges"] = read_json(card)["edges"]
+    return found
 
 
 def _seeds(study: Study) -> list[int]:

@@ -1,7 +1,9 @@
 """The download stage: brings a dataset's files, checks them, and stores the canonical graph.
 
 With a mirror nothing is downloaded. Every raw file is checked by what it holds before a loader sees it, in a private
-copy; the graph that comes out must have the catalogue's counts and content hash. Nothing asks a question.
+copy; the graph that comes out must have the catalogue's counts and content hash. Of datasets that nobody could read yet
+(`catalogue.Announced`) hashes are not known: their files must be readable and hold the announced numbers. What is too
+large for this machine is refused before anything is fetched. Nothing asks a question.
 """
 
 import importlib
@@ -15,7 +17,8 @@ from fglbench.datasets import catalogue, raw
 from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
 from fglbench.datasets.card import data_card
 from fglbench.datasets.catalogue import Counts, DatasetSpec
-from fglbench.datasets.fetch import fetch
+from fglbench.datasets.fetch import ARCHIVES, fetch
+from fglbench.datasets.room import check_room
 from fglbench.errors import DataError, StorageError
 from fglbench.settings import ComponentSettings
 from fglbench.storage import exclusive, read_json, replacing
@@ -35,6 +38,7 @@ def download(dataset: Mapping[str, Any], folder: Path, mirror: Path | None = Non
     Raises:
         DataError: unknown dataset or settings; files missing, damaged or altered; a graph with other counts or content
             than the catalogue says. `folder` then holds neither file.
+        ResourceError: a large dataset, and too little disk or memory.
     """
     folder = Path(folder)
     spec = catalogue.get(dataset["name"])
@@ -48,12 +52,13 @@ def _download(spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirr
     if finished is not None:
         return finished
     _remove(folder)
+    check_room(spec, folder, from_mirror=mirror is not None)
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
         root = Path(temporary)
         origin = _bring(spec, mirror, root)
         for path in spec.raw_files:
             _check_raw(spec, path, root, folder, mirror)
-        graph = importlib.import_module(f"fglbench.datasets.{spec.loader}").load(spec, settings, root)
+        graph = _load(spec, settings, root)
     digest = _check_graph(spec, settings, graph)
     card = {
         **data_card(graph),
@@ -71,6 +76,18 @@ def _download(spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirr
     }
     _store(graph, folder, card)
     return read_json(folder / "graph.json")
+
+
+def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
+    loader = importlib.import_module(f"fglbench.datasets.{spec.loader}")
+    try:
+        graph: Graph = loader.load(spec, settings, root)
+    except DataError as error:
+        raise DataError(
+            f"dataset '{spec.name}': {error} Replace the file by the published one ({spec.source}) and run the stage "
+            "again."
+        ) from error
+    return graph
 
 
 def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path) -> dict[str, Any] | None:
@@ -123,7 +140,10 @@ _WITHOUT = (
 def _help(spec: DatasetSpec) -> str:
     """How to provide the files by hand, and what works without any."""
     files = "\n".join(f"  <mirror>/{path}" for path in spec.raw_files)
-    origin = spec.url if spec.url.endswith(".tar.gz") else f"{spec.url}/<file name>"
+    if isinstance(spec.url, str):
+        origin = spec.url if spec.url.endswith(ARCHIVES) else f"{spec.url}/<file name>"
+    else:
+        origin = ", ".join(spec.url.values())
     free = ", ".join(name for name in catalogue.names() if not catalogue.get(name).needs_files)
     return (
         f"It needs these files, from {origin}:\n{files}\n"
@@ -134,6 +154,8 @@ def _help(spec: DatasetSpec) -> str:
 
 def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: Path | None) -> None:
     """Refuses a raw file that does not hold what the catalogue says, by name, and keeps a copy for inspection."""
+    if spec.raw_files[path] is None:
+        return
     try:
         found = raw.content_hash(root / path)
         if found == spec.raw_files[path]:
@@ -144,7 +166,7 @@ def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: P
     aside = folder / "refused" / Path(path).name
     with replacing(aside) as temporary:
         shutil.copyfile(root / path, temporary)
-    where = f"the mirror {mirror}" if mirror is not None else spec.url
+    where = f"the mirror {mirror}" if mirror is not None else str(spec.url)
     untouched = " The mirror was left as it is." if mirror is not None else ""
     raise DataError(
         f"dataset '{spec.name}': {path} from {where} {problem}. A copy was set aside as {aside}.{untouched} "
@@ -158,18 +180,23 @@ def _check_graph(spec: DatasetSpec, settings: ComponentSettings, graph: Graph) -
     present = len(set(graph.labels[graph.labels >= 0].tolist()))
     found = Counts(graph.num_nodes, graph.num_edges, graph.num_features, present)
     digest = content_hash(graph)
-    problems = [
-        f"{key} {getattr(found, key):,} instead of {getattr(expected, key):,}"
-        for key in ("nodes", "edges", "features", "classes")
-        if getattr(found, key) != getattr(expected, key)
-    ]
+    numbers = {key: (getattr(found, key), getattr(expected, key)) for key in ("nodes", "edges", "features", "classes")}
+    if spec.announced is not None:
+        del numbers["edges"]
+        numbers["stored edges"] = graph.cleaning["stored_entries"], spec.announced.entries
+    problems = [f"{key} {one:,} instead of {other:,}" for key, (one, other) in numbers.items() if one != other]
     if spec.content_hash not in (None, digest):
         problems.append(f"content hash {digest} instead of {spec.content_hash}")
     if problems:
+        cause = (
+            "Its input was checked, so a library differs from the pinned one: compare 'fglbench doctor' with "
+            "envs/constraints.txt."
+            if spec.announced is None
+            else f"So its files are not the published ones ({spec.source})."
+        )
         raise DataError(
             f"dataset '{spec.name}': the loader made another graph than the catalogue describes: "
-            f"{'; '.join(problems)}. Its input was checked, so a library differs from the pinned one: compare "
-            "'fglbench doctor' with envs/constraints.txt."
+            f"{'; '.join(problems)}. {cause}"
         )
     return digest
 
