@@ -125,6 +125,26 @@ def test_shipped_studies_are_valid(path):
             "my.yaml: partitions[0].training: a partition scheme trains nothing",
         ),
         (
+            {"methods": [{"name": "fedavg", "protocol": {"setting": "inductive"}}]},
+            "my.yaml: methods[0].protocol: only datasets have a protocol of their own.",
+        ),
+        (
+            {"datasets": [{"name": "cora", "protocol": {"seting": "inductive"}}]},
+            "my.yaml: datasets[0].protocol.seting: unknown key. Did you mean 'setting'?",
+        ),
+        (
+            {"datasets": [{"name": "cora", "protocol": {"mean": "macro"}}]},
+            "my.yaml: datasets[0].protocol.mean: the same for all datasets; valid here: split, setting, features.",
+        ),
+        (
+            {"datasets": [{"name": "cora", "protocol": {"split": {"train": 0.9}}}]},
+            "my.yaml: datasets[0].protocol.split",
+        ),
+        (
+            {"datasets": [{"name": "photo", "protocol": {"split": {"kind": "public"}}}]},
+            "my.yaml: protocol.split.kind: 'photo' has no public split; use ratios.",
+        ),
+        (
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
             "my.yaml: backbones[0].printed: only methods have other names in a reference file.",
         ),

@@ -4,7 +4,7 @@ import pytest
 
 from fglbench import registry
 from fglbench.config.entries import labels
-from fglbench.config.expand import expand
+from fglbench.config.expand import expand, other_protocols
 from fglbench.config.identity import seed_ranges, seeds_of, slug
 from fglbench.config.schema import Study
 from fglbench.errors import ConfigError
@@ -88,6 +88,19 @@ def test_the_transductive_setting_is_named_in_no_cell():
     assert inductive.prepared.spec == {**only_cell().prepared.spec, "setting": "inductive"}
     assert "-inductive-" in inductive.prepared.slug
     assert inductive.partition == only_cell().partition
+
+
+def test_a_dataset_may_have_a_protocol_of_its_own():
+    other = {"setting": "inductive", "split": {"kind": "public"}}
+    entries = ["cora", {"name": "cora", "label": "Cora inductive", "protocol": other}]
+    expansion = expand(study(datasets=entries, methods=["fedavg"], partitions=["louvain"], clients=[5], seeds=[0]))
+    one, own = expansion.cells
+    assert one.id == only_cell(methods=["fedavg"]).id
+    assert own.id == only_cell(methods=["fedavg"], protocol=other).id
+    assert own.partition.spec["split"] == {**one.partition.spec["split"], "kind": "public"}
+    assert {label: p.setting for label, p in other_protocols(expansion.study).items()} == {
+        "Cora inductive": "inductive"
+    }
 
 
 def test_the_reading_shown_changes_no_cell():

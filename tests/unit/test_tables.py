@@ -52,6 +52,19 @@ def test_split_reading_and_mean_are_chosen_and_said():
     assert "Last round" in caption
     assert "macro (plain mean over the clients" in caption
     assert "Protocol: evaluate aggregated" in caption
+
+
+def test_the_protocols_of_a_table_are_said_where_datasets_differ():
+    study = study_of(frame(run_rows([0.8])), seeds=[0])
+    dataset = study.runs["dataset"].iloc[0]
+    split = {"kind": "public", "train": 0.2, "val": 0.4, "test": 0.4}
+    study.settings["protocols"] = {dataset: {"split": split, "setting": "inductive"}, "Elsewhere": {"setting": "other"}}
+    assert "Protocol: split.kind public, setting inductive." in build_table(study, table_spec()).caption
+    both = study_of(frame([*run_rows([0.8]), *run_rows([0.8], dataset="B")]), seeds=[0])
+    both.settings["protocols"] = {"B": {"setting": "inductive"}}
+    caption = build_table(both, table_spec(columns=["dataset", "scheme", "clients"], where={})).caption
+    assert f"Protocol of {dataset}: evaluate aggregated." in caption
+    assert "Protocol of B: setting inductive." in caption
     assert "Best-on-test" in " ".join(build_table(study, table_spec(reading="test")).caption)
 
 

@@ -6,10 +6,13 @@ from pydantic import ValidationError
 
 from fglbench.config import problems as wording
 from fglbench.config.entries import chosen, component_settings, labels, seed_list, settings_class
-from fglbench.config.schema import Entry, Override, Range, Search, Study, Training
+from fglbench.config.merge import merged_protocol
+from fglbench.config.schema import Entry, Override, Protocol, Range, Search, Study, Training
 from fglbench.errors import FglbenchError, suggest
 
 PARTS = ("settings", "backbone_settings", "training")
+PROTOCOL = ("split", "setting", "features")
+"""What of the protocol may differ by dataset; the rest tells how tables are to be read."""
 
 
 def change_problems(study: Study) -> list[str]:
@@ -18,6 +21,8 @@ def change_problems(study: Study) -> list[str]:
     for key, entries in (("datasets", study.datasets), ("methods", study.methods), ("backbones", study.backbones)):
         for index, entry in enumerate(entries):
             found += training_problems(study, f"{key}[{index}].training", entry.training)
+            if key == "datasets":
+                found += _protocol_problems(study, f"{key}[{index}].protocol", entry)
     for index, grid in enumerate(study.grids):
         where = f"grids[{index}]"
         for key in ("datasets", "partitions", "methods", "backbones"):
@@ -117,6 +122,18 @@ def training_problems(study: Study, where: str, values: dict[str, Any]) -> list[
         Training.model_validate({**study.training.model_dump(), **values})
     except ValidationError as error:
         return [text.removeprefix(": ") for text in wording.sentences(error, Training, "", where)]
+    return []
+
+
+def _protocol_problems(study: Study, where: str, entry: Entry) -> list[str]:
+    """What is wrong with the keys of `protocol` that a dataset has otherwise."""
+    common = [key for key in entry.protocol if key in Protocol.model_fields and key not in PROTOCOL]
+    if common:
+        return [f"{where}.{key}: the same for all datasets; valid here: {', '.join(PROTOCOL)}." for key in common]
+    try:
+        merged_protocol(study, entry)
+    except ValidationError as error:
+        return [text.removeprefix(": ") for text in wording.sentences(error, Protocol, "", where)]
     return []
 
 

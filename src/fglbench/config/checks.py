@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fglbench.config import problems as wording
 from fglbench.config.changes import change_problems, seed_problems
 from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, settings_class
-from fglbench.config.merge import grids_of
+from fglbench.config.merge import grids_of, merged_protocol
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import DataError, FglbenchError, suggest
@@ -28,7 +28,9 @@ def study_problems(study: Study) -> list[str]:
     for key, kind, entries in axes:
         found += _entry_problems(key, kind, entries)
         sound = [entry for entry in entries if not _entry_problems(key, kind, [entry])]
-        resolved = [(entry.name, f"{component_settings(kind, entry)} {entry.training}") for entry in sound]
+        resolved = [
+            (entry.name, f"{component_settings(kind, entry)} {entry.training} {entry.protocol}") for entry in sound
+        ]
         twice = _duplicates(key, resolved, _entry_text)
         found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
     found += _duplicates("clients", study.clients, str)
@@ -106,6 +108,8 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
         found += _settings_problems(where, kind, entry)
         if kind == "scheme" and entry.training:
             found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
+        if kind != "dataset" and entry.protocol:
+            found.append(f"{where}.protocol: only datasets have a protocol of their own.")
         if kind != "method" and entry.printed:
             found.append(f"{where}.printed: only methods have other names in a reference file.")
     return found
@@ -128,20 +132,19 @@ def _settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
 
 def _protocol_problems(study: Study) -> list[str]:
     """What a dataset cannot serve is known before it is read."""
-    specs = [catalogue.CATALOGUE[entry.name] for entry in study.datasets if entry.name in catalogue.CATALOGUE]
-    wanted = [
-        ("split.kind", study.protocol.split.kind == "public", "has_public_split", True, "no public split; use ratios"),
-        ("features", study.protocol.features == "row", "has_negative_features", False, "negative features; use raw"),
-    ]
     found = []
-    if study.protocol.global_test == "held_out" and study.protocol.split.held_out is None:
-        found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
-    return found + [
-        f"protocol.{key}: '{spec.name}' has {trouble}."
-        for key, asked, attribute, needed, trouble in wanted
-        for spec in specs
-        if asked and getattr(spec, attribute) is not needed
-    ]
+    for entry in study.datasets:
+        try:
+            spec, protocol = catalogue.get(entry.name), merged_protocol(study, entry)
+        except (DataError, ValidationError):
+            continue  # said already
+        if protocol.split.kind == "public" and not spec.has_public_split:
+            found.append(f"protocol.split.kind: '{spec.name}' has no public split; use ratios.")
+        if protocol.features == "row" and spec.has_negative_features:
+            found.append(f"protocol.features: '{spec.name}' has negative features; use raw.")
+        if protocol.global_test == "held_out" and protocol.split.held_out is None:
+            found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
+    return list(dict.fromkeys(found))
 
 
 def _client_problems(study: Study) -> list[str]:

@@ -56,7 +56,7 @@ def labels(entries: list[Entry]) -> list[str]:
     names = [entry.name for entry in entries]
 
     def text(entry: Entry) -> str:
-        own = {**entry.settings, **entry.training}
+        own = {**entry.settings, **entry.training, **entry.protocol}
         if entry.label or names.count(entry.name) == 1 or not own:
             return entry.label or entry.name
         return f"{entry.name} " + " ".join(f"{key}={value}" for key, value in own.items())

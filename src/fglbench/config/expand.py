@@ -16,7 +16,7 @@ from fglbench.config.identity import (
     Part,
     slug,
 )
-from fglbench.config.merge import Combination, grids_of, merged_entries, merged_training
+from fglbench.config.merge import Combination, grids_of, merged_entries, merged_protocol, merged_training
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
@@ -81,6 +81,12 @@ class Expansion:
         }
 
 
+def other_protocols(study: Study) -> dict[str, Protocol]:
+    """The protocol of each dataset, by label, that has another one than the study."""
+    found = ((label, merged_protocol(study, entry)) for label, entry in _labelled(study.datasets))
+    return {label: protocol for label, protocol in found if protocol != study.protocol}
+
+
 def expand(study: Study) -> Expansion:
     """All placements of a validated study: the union of its grids, each of them datasets x schemes x client counts x
     backbones x methods x seeds.
@@ -99,14 +105,13 @@ def expand(study: Study) -> Expansion:
 
 
 def _expand(study: Study, grid: Grid) -> Iterable[Placement]:
-    protocol = study.protocol
     seeds = seed_list(study.seeds if grid.seeds is None else grid.seeds)
     schemes = chosen(study.partitions, grid.partitions)
     clients_kept = [clients for clients in study.clients if grid.clients is None or clients in grid.clients]
     backbones, methods = chosen(study.backbones, grid.backbones), chosen(study.methods, grid.methods)
     central = {label: _centralised(entry) for label, entry in methods}
     for dataset, dataset_entry in chosen(study.datasets, grid.datasets):
-        dataset_spec = dataset_part(dataset_entry)
+        dataset_spec, protocol = dataset_part(dataset_entry), merged_protocol(study, dataset_entry)
         whole = partition_part(dataset_spec, Entry(name="whole"), 1, protocol)
         parts: list[tuple[str, str, str, Part, Part]] = []
         for backbone, method in product(backbones, methods):

@@ -1,14 +1,15 @@
 """The settings a cell is run with: the study's, changed by a grid, entries and overrides.
 
-Training: study, grid, dataset, backbone, overrides, method; a later one wins. Settings of a component: its defaults,
-overrides, its own entry. What an entry of methods states itself thus always stands, for its label promises it.
+Training: study, grid, dataset, backbone, overrides, method; a later one wins. Protocol: study, dataset. Settings of a
+component: its defaults, overrides, its own entry. What an entry of methods states itself thus always stands, for its
+label promises it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fglbench.config.schema import Entry, Grid, Override, Search, Study, Training
+from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Study, Training
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,19 @@ def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
     for change in changes:
         values |= change
     return Training.model_validate(values)
+
+
+def merged_protocol(study: Study, dataset: Entry) -> Protocol:
+    """What is measured on a dataset; of `split`, single keys may differ.
+
+    Raises:
+        ValidationError: a changed key is unknown or does not fit.
+    """
+    values = study.protocol.model_dump()
+    change = dict(dataset.protocol)
+    if isinstance(change.get("split"), dict):
+        change["split"] = values["split"] | change["split"]
+    return Protocol.model_validate(values | change)
 
 
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:

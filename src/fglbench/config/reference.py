@@ -31,9 +31,12 @@ methods:
   - {name: fedprox, mu: 0.1, label: "FedProx mu=.1"}
   - {name: fedprox, label: FedProx 20 %, training: {participation: 0.2}}
   - {name: fedsage+, aggregation: moon, printed: {method: moon, backbone: fedsage+}}
+datasets:
+  - {name: flickr, protocol: {setting: inductive, split: {kind: public}}}
 ```
 
-`training` holds keys of `training` that differ for that dataset, backbone or method; `printed` what a method, its
+`training` holds keys of `training` that differ for that dataset, backbone or method; `protocol` keys of
+`protocol` that differ for that dataset, among `split`, `setting` and `features`; `printed` what a method, its
 backbone and its variant are called in the paper's reference file, where that is not their name.
 
 Numbers in scientific notation need a dot and a sign for YAML to read them as numbers: `1.0e-3`, not `1e-3`.

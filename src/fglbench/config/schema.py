@@ -24,6 +24,9 @@ class Entry(Section):
     name: str = Field(description="Name of the component.")
     label: str | None = Field(None, min_length=1, max_length=60, description="How tables and figures call it.")
     training: dict[str, Any] = Field({}, description="Keys of `training` that differ here; not for partition schemes.")
+    protocol: dict[str, Any] = Field(
+        {}, description="Of a dataset: keys of `protocol` that differ there, of `split`, `setting` and `features`."
+    )
     printed: dict[Literal["method", "backbone", "variant"], str] = Field(
         {}, description="For a method: what the paper's reference file has for it, where that is not its name."
     )

@@ -27,6 +27,7 @@ GLOBAL_TESTS = {
     "held_out": "Global test: each client's model on the graph of the nodes held out from all clients",
 }
 SAID = ("reading", "mean", "logits")
+RATIOS = ("split.train", "split.val", "split.test")
 MOST_REASONS = MOST_PAIRS = 12
 
 
@@ -47,18 +48,30 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
     devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
-    # The reading and the client mean are the table's own choice and were said above.
-    protocol = [
-        f"{name} {value}" for name, value in flattened(study.settings.get("protocol") or {}) if name not in SAID
-    ]
-    if protocol:
-        sentences.append("Protocol: " + ", ".join(protocol))
+    sentences += _protocols(study, list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place)))
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
         sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
         if any(cell.place.get("method") == "global" for cell in flat):
             sentences.append("Global trains on the whole graph in one place: an upper bound, not marked")
     return [f"{sentence}." for sentence in sentences]
+
+
+def _protocols(study: Study, datasets: list[str]) -> list[str]:
+    """The protocol, or each that occurs where these datasets differ in it.
+
+    The reading and the client mean are left out, for they are the table's own choice, and ratios of official masks.
+    """
+    own, common = study.settings.get("protocols") or {}, study.settings.get("protocol") or {}
+    found: dict[str, list[str]] = {}
+    for dataset in datasets or [""]:
+        values = flattened(own.get(dataset, common))
+        unsaid = (*SAID, *RATIOS) if ("split.kind", "public") in values else SAID
+        text = ", ".join(f"{name} {value}" for name, value in values if name not in unsaid)
+        found.setdefault(text, []).append(dataset)
+    if len(found) == 1:
+        return [f"Protocol: {text}" for text in found if text]
+    return [f"Protocol of {', '.join(names)}: {text}" for text, names in found.items()]
 
 
 def _reading(study: Study, reading: str) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fglbench import __version__
 from fglbench.config.entries import chosen, seed_list
-from fglbench.config.expand import Expansion, Placement, dataset_part
+from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
 from fglbench.config.identity import Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
@@ -266,6 +266,7 @@ def _study(
         "notes": study["notes"],
         "reference": study["reference"],
         "protocol": study["protocol"],
+        "protocols": {label: own.model_dump() for label, own in other_protocols(expansion.study).items()},
         "training": study["training"],
         "settings": study,
         "tables": tables,
