@@ -109,7 +109,8 @@ def cells() -> dict[str, Cell]:
     placements = expand(Study.model_validate(STUDY)).placements
     found = {f"{placement.method}-{placement.backbone}": placement.cell for placement in placements}
     inductive = expand(Study.model_validate({**STUDY, "protocol": {"setting": "inductive"}})).placements
-    return found | {f"{placement.method}-{placement.backbone} inductive": placement.cell for placement in inductive}
+    named = {f"{placement.method}-{placement.backbone} inductive": placement.cell for placement in inductive}
+    return found | {name: named[name] for name in INDUCTIVE}
 
 
 @pytest.fixture(scope="module")
