@@ -161,6 +161,19 @@ def test_a_bad_configuration_stops_before_any_job(tmp_path: Path):
     assert not (tmp_path / "results").exists()
 
 
+def test_only_what_the_command_line_gives_is_read_as_yaml_again(tmp_path: Path):
+    """Quoted text of a file stays text; entries of lists and mappings after `--config`, which come as text, do not."""
+    table = {"name": "t", "title": "5", "reference": {"table": "3"}}
+    write_config(tmp_path, title="2", reference="fedgta", tables=[table])
+    text = (tmp_path / "my.yaml").read_text()
+    assert "title: '2'" in text and "title: '5'" in text and "table: '3'" in text
+    planned = run_snakemake(tmp_path, "-n")
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    planned = run_snakemake(tmp_path, "-n", "--config", "clients=[2]", "training={lr: 0.5, rounds: 7}")
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert "random-k2-" in planned.stdout and "random-k3-" not in planned.stdout
+
+
 def test_an_own_method_and_scheme_from_a_folder_run_in_the_workflow(tmp_path: Path):
     folder = tmp_path / "mine"
     (folder / "partition" / "schemes").mkdir(parents=True)

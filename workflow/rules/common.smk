@@ -27,7 +27,7 @@ share_package()
 
 try:
     PLAN = Plan(
-        typed(dict(config), dict(workflow.config_settings.overwrite_config)),
+        typed(dict(config), dict(workflow.config_settings.config)),
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config",
         studies=STUDIES,
         packed=PUBLISHED.resolve(),

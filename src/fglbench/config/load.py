@@ -47,13 +47,14 @@ def repeated_keys(path: Path) -> list[str]:
 
 
 def typed(merged: Any, given: Any) -> Any:
-    """Merged values in which those given on Snakemake's command line have the types that YAML gives them.
+    """Merged values in which those given with Snakemake's `--config` have the types that YAML gives them.
 
-    Snakemake hands on the entries of lists and mappings (`--config clients=[5]`) as text.
+    Snakemake hands on the entries of lists and mappings (`--config clients=[5]`) as text. What comes from a file has the
+    types of YAML already, and what is quoted there is meant as text.
 
     Args:
         merged: the configuration after merging.
-        given: the part of it that the command line gave.
+        given: the part of it that `--config` gave.
     """
     if isinstance(given, dict) and isinstance(merged, dict):
         return {**merged, **{key: typed(merged[key], value) for key, value in given.items() if key in merged}}
