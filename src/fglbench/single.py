@@ -140,7 +140,8 @@ def prepare(single: Single) -> None:
 
     cell = single.cell
     graph, parts = single.folder("download"), single.folder("split")
-    download(cell.dataset.spec, graph, mirror_of(single.config))
+    forbidden = None if single.config.data.download else "data.download: false"
+    download(cell.dataset.spec, graph, mirror_of(single.config), forbidden)
     split(graph, cell.partition.spec, [cell.seed], parts)
     preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
 

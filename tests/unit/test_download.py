@@ -341,6 +341,22 @@ def test_without_network_and_mirror_the_error_says_what_to_do(monkeypatch, tmp_p
     assert not (tmp_path / "result").exists()
 
 
+def test_nothing_is_downloaded_where_it_is_forbidden(monkeypatch, mirror, tmp_path):
+    monkeypatch.setattr(stage, "fetch", lambda *_: pytest.fail("something was fetched"))
+    setting = "my.yaml: data.download: false"
+    with pytest.raises(DataError) as caught:
+        download({"name": "cora"}, tmp_path / "result", forbidden=setting)
+    message = str(caught.value)
+    assert message.startswith(f"{setting}, so dataset 'cora' is not downloaded, and there is no mirror")
+    assert "\n  <mirror>/Planetoid/Cora/raw/ind.cora.x\n" in message
+    assert "name the folder <mirror> as data.mirror in config.yaml or in FGLBENCH_MIRROR" in message
+    assert message.endswith("Or allow it: data.download: true.")
+    assert not (tmp_path / "result").exists()
+    assert download({"name": "karate"}, tmp_path / "embedded", forbidden=setting)["origin"] == "embedded"
+    assert download({"name": "cora"}, tmp_path / "result", mirror, setting)["origin"] == "mirror"
+    assert download({"name": "cora"}, tmp_path / "result", forbidden=setting)["origin"] == "mirror"  # it is there
+
+
 def test_a_silent_server_is_given_up(monkeypatch, tmp_path):
     monkeypatch.setattr(fetch, "TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -79,6 +79,19 @@ def test_a_dataset_whose_files_appear_in_the_mirror_is_picked_up(partial: tuple[
     assert "collect_study" in planned.stdout
 
 
+def test_a_job_downloads_nothing_either_where_it_is_forbidden(tmp_path: Path):
+    """A data card whose graph is gone lets the plan count on the dataset."""
+    write_config(tmp_path, datasets=["cora"], data={"download": False})
+    (tmp_path / "results" / "download" / "cora").mkdir(parents=True)
+    (tmp_path / "results" / "download" / "cora" / "graph.json").write_text("{}")
+    done = run_snakemake(tmp_path, "--cores", "1", "train")
+    output = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "my.yaml: data.download: false, so dataset 'cora' is not downloaded" in output
+    assert "Or allow it: data.download: true." in output
+    assert "Traceback" not in output
+
+
 def test_a_study_of_which_nothing_can_be_had_is_an_error_that_says_what_to_do(tmp_path: Path):
     write_config(tmp_path, datasets=["cora"], data={"download": False})
     done = run_snakemake(tmp_path, "-n")

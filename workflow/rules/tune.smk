@@ -23,6 +23,7 @@ rule tune_search:
         jobs_per_card=PLAN.config.jobs.jobs_per_card,
         chunk_clients=PLAN.config.jobs.chunk_clients,
         memory_mb=PLAN.config.jobs.memory_mb,
+        data=lambda wildcards, input: {"mirror": PLAN.mirror, "download": PLAN.config.data.download},
         results=lambda wildcards, input: RESULTS,
         components=PLAN.components,
     message:

@@ -6,5 +6,6 @@ from fglbench.stages.download import download
 from fglbench.stages.job import logged
 
 with logged(snakemake.log[0]):
-    mirror = snakemake.params.mirror
-    download(snakemake.params.dataset, Path(snakemake.output.graph).parent, Path(mirror) if mirror else None)
+    mirror = Path(snakemake.params.mirror) if snakemake.params.mirror else None
+    folder = Path(snakemake.output.graph).parent
+    download(snakemake.params.dataset, folder, mirror, snakemake.params.forbidden)

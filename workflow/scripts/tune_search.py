@@ -14,6 +14,6 @@ with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.p
     study = Study.model_validate(snakemake.params.study)
     (search,) = (search for search in plan_searches(study) if search.slug == snakemake.wildcards.search)
     jobs = {"chunk_clients": snakemake.params.chunk_clients, "memory_mb": snakemake.params.memory_mb}
-    values = {"device": snakemake.params.device, "jobs": jobs}
+    values = {"device": snakemake.params.device, "data": snakemake.params.data, "jobs": jobs}
     results, folder = Path(snakemake.params.results), Path(snakemake.output[0]).parent
     run_search(search, study.tune.trials, values, results, folder, snakemake.threads)

@@ -57,6 +57,7 @@ class Plan:
         self.root = self.config.results
         mirror = mirror_of(self.config)
         self.mirror = str(mirror) if mirror else None
+        self.forbidden = None if self.config.data.download else f"{source}: data.download: false"
         self.components = [str(Path(folder).resolve()) for folder in self.config.components]
         fields = {key: getattr(self.config, key) for key in Study.model_fields}
         grid = Study.model_construct(**fields)

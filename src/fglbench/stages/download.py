@@ -24,30 +24,35 @@ from fglbench.settings import ComponentSettings
 from fglbench.storage import exclusive, read_json, replacing
 
 
-def download(dataset: Mapping[str, Any], folder: Path, mirror: Path | None = None) -> dict[str, Any]:
+def download(
+    dataset: Mapping[str, Any], folder: Path, mirror: Path | None = None, forbidden: str | None = None
+) -> dict[str, Any]:
     """Makes `graph.npz` and `graph.json` in `folder`, or returns at once where the right ones are there.
 
     Args:
         dataset: `name` and, where the dataset has settings, `settings`.
         folder: created when the graph is ready; a refused raw file is set aside in `folder/refused`.
         mirror: a folder laid out like the raw folders of torch_geometric's datasets; only read.
+        forbidden: the setting that forbids to download, such as "my.yaml: data.download: false"; None: none does.
 
     Returns:
         the data card as stored in `graph.json`.
 
     Raises:
-        DataError: unknown dataset or settings; files missing, damaged or altered; a graph with other counts or content
-            than the catalogue says. `folder` then holds neither file.
+        DataError: unknown dataset or settings; files missing, damaged or altered, or not to be downloaded; a graph with
+            other counts or content than the catalogue says. `folder` then holds neither file.
         ResourceError: a large dataset, and too little disk or memory.
     """
     folder = Path(folder)
     spec = catalogue.get(dataset["name"])
     settings = spec.read_settings(dataset.get("settings") or {})
     with exclusive(folder):
-        return _download(spec, settings, folder, mirror)
+        return _download(spec, settings, folder, mirror, forbidden)
 
 
-def _download(spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None) -> dict[str, Any]:
+def _download(
+    spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None, forbidden: str | None
+) -> dict[str, Any]:
     finished = _finished(spec, settings, folder)
     if finished is not None:
         return finished
@@ -55,7 +60,7 @@ def _download(spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirr
     check_room(spec, folder, from_mirror=mirror is not None)
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
         root = Path(temporary)
-        origin = _bring(spec, mirror, root)
+        origin = _bring(spec, mirror, root, forbidden)
         for path in spec.raw_files:
             _check_raw(spec, path, root, folder, mirror)
         graph = _load(spec, settings, root)
@@ -105,10 +110,15 @@ def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path) -> d
     return card if digest == card.get("content_hash") and spec.content_hash in (None, digest) else None
 
 
-def _bring(spec: DatasetSpec, mirror: Path | None, root: Path) -> str:
+def _bring(spec: DatasetSpec, mirror: Path | None, root: Path, forbidden: str | None) -> str:
     """Copies or downloads the raw files into `root`; returns where they came from."""
     if not spec.needs_files:
         return "generated" if spec.synthetic else "embedded"
+    if mirror is None and forbidden is not None:
+        raise DataError(
+            f"{forbidden}, so dataset '{spec.name}' is not downloaded, and there is no mirror to take it from.\n"
+            f"{_help(spec)}\nOr allow it: data.download: true."
+        )
     if mirror is None:
         try:
             fetch(spec.url, spec.raw_files, root)
