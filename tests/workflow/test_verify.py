@@ -22,7 +22,14 @@ FILES = {
     "record": "train/karate/random-*/fedavg-*/seed1/run.json",
     "metrics": "evaluate/karate/random-*/fedavg-*/seed1/metrics.json",
     "list": "train/karate/random-*/fedavg-*/seeds-0-1.json",
+    "collected records": "studies/grid/runs.parquet",
+    "study": "studies/grid/study.json",
+    "table": "tables/grid/accuracy.md",
+    "figure": "figures/grid/label-heatmap.pdf",
+    "page": "report/grid.html",
+    "list of tables": "checksums/tables/grid.json",
 }
+LISTS = {"data card", "list", "list of tables"}
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def test_a_finished_study_has_no_damage(finished: Path):
     assert list(find_damage(finished / "results")) == []
 
 
-@pytest.mark.parametrize("what", sorted(set(FILES) - {"data card", "list"}))
+@pytest.mark.parametrize("what", sorted(set(FILES) - LISTS))
 def test_one_flipped_bit_is_found(study: Path, what: str):
     flip(the(study, what))
     assert [damage.path for damage in find_damage(study / "results")] == [the(study, what)]
@@ -107,6 +114,40 @@ def test_a_damaged_graph_is_made_again(study: Path):
     assert "download_dataset" in planned
     assert run_snakemake(study, "--cores", "2", "data").returncode == 0
     assert graph.read_bytes() == right
+
+
+def test_what_is_made_of_a_whole_study_is_made_again_without_a_cell(
+    study: Path, capsys: pytest.CaptureFixture[str]
+):
+    results = study / "results"
+    damaged = [the(study, what) for what in ("collected records", "table", "figure", "page")]
+    right = {path: path.read_bytes() for path in damaged}
+    for path in damaged[:3]:
+        flip(path)
+    damaged[3].unlink()
+    assert main(["verify", "--repair", "--results", str(results)]) == 0
+    said = capsys.readouterr().out
+    assert all(f"damaged: {path} does not match its checksum" in said for path in damaged[:3])
+    assert f"damaged: {damaged[3]} is missing" in said
+    assert main(["verify", "--results", str(results)]) == 0  # what was removed is known to be to make
+
+    done = run_snakemake(study, "--cores", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "evaluate_cell" not in done.stdout + done.stderr
+    assert {path: path.read_bytes() for path in damaged} == right
+    assert main(["verify", "--results", str(results)]) == 0
+
+
+def test_a_list_of_a_study_is_made_again_and_a_damaged_one_removes_nothing_else(study: Path):
+    results, path = study / "results", the(study, "list of tables")
+    right = path.read_text()
+    path.write_text(right.replace("tables/grid/accuracy.md", "../my.yaml"))
+    (found,) = find_damage(results)
+    assert (found.path, found.made) == (path, (path,))
+    assert main(["verify", "--repair", "--results", str(results)]) == 0
+    assert not path.exists() and (study / "my.yaml").exists()
+    assert run_snakemake(study, "--cores", "2").returncode == 0
+    assert path.read_text() == right
 
 
 def test_the_error_of_a_job_names_the_command(study: Path):

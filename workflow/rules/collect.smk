@@ -10,6 +10,7 @@ rule collect_study:
         partitions=f"{RESULTS}/studies/{{study}}/partitions.parquet",
         mixing=f"{RESULTS}/studies/{{study}}/mixing.parquet",
         study=f"{RESULTS}/studies/{{study}}/study.json",
+        checksums=f"{RESULTS}/checksums/studies/{{study}}.json",
     log:
         f"{LOGS}/collect/{{study}}.log",
     benchmark:

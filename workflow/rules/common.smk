@@ -81,11 +81,14 @@ def grows(amount):
 
 
 def study_files(study):
-    """Records, tables, figures and report of a study."""
-    records = ["runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json"]
+    """Records, tables, figures and report of a study, and their checksums."""
+    made = {
+        "studies": ["runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json"],
+        "tables": table_files(STUDY_SPECS[study]),
+        "figures": figure_files(STUDY_SPECS[study]),
+    }
     return [
-        *[f"{RESULTS}/studies/{study}/{name}" for name in records],
-        *[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
-        *[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+        *[f"{RESULTS}/{stage}/{study}/{name}" for stage, names in made.items() for name in names],
         f"{RESULTS}/report/{study}.html",
+        *[f"{RESULTS}/checksums/{stage}/{study}.json" for stage in (*filter(made.get, made), "report")],
     ]

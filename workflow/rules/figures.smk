@@ -12,7 +12,8 @@ for study in PLAN.studies:
             mixing=f"{RESULTS}/studies/{study}/mixing.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
         output:
-            [f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+            figures=[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+            checksums=f"{RESULTS}/checksums/figures/{study}.json",
         log:
             f"{LOGS}/figures/{study}.log",
         benchmark:

@@ -11,7 +11,8 @@ for study in PLAN.studies:
             tables=[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
             figures=[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
         output:
-            f"{RESULTS}/report/{study}.html",
+            page=f"{RESULTS}/report/{study}.html",
+            checksums=f"{RESULTS}/checksums/report/{study}.json",
         log:
             f"{LOGS}/report/{study}.log",
         benchmark:

@@ -9,7 +9,8 @@ for study in PLAN.studies:
             runs=f"{RESULTS}/studies/{study}/runs.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
         output:
-            [f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
+            tables=[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
+            checksums=f"{RESULTS}/checksums/tables/{study}.json",
         log:
             f"{LOGS}/tables/{study}.log",
         benchmark:

@@ -6,7 +6,7 @@ from fglbench.config.expand import expand
 from fglbench.config.schema import Study
 from fglbench.registry import use_folders
 from fglbench.stages.collect import collect
-from fglbench.stages.job import logged
+from fglbench.stages.job import list_checksums, logged
 
 with logged(snakemake.log[0]):
     use_folders([Path(folder) for folder in snakemake.params.components])
@@ -15,4 +15,6 @@ with logged(snakemake.log[0]):
     published = {cell: Path(path) for cell, path in snakemake.params.published.items()}
     results, study = Path(snakemake.params.results), snakemake.wildcards.study
     outcomes = collect(expansion, study, results, folder, published, snakemake.params.not_run)
+    names = ("runs", "curves", "partitions", "mixing", "study")
+    list_checksums(Path(snakemake.output.checksums), [getattr(snakemake.output, name) for name in names])
     print(f"study {study}:", ", ".join(f"{n} {state}" for state, n in sorted(outcomes.items())))

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from fglbench.stages.job import logged
+from fglbench.stages.job import list_checksums, logged
 from fglbench.stages.report import make_report
 
 with logged(snakemake.log[0]):
     tables, figures = Path(snakemake.params.tables), Path(snakemake.params.figures)
-    make_report(Path(snakemake.input.study).parent, tables, figures, Path(snakemake.output[0]))
+    make_report(Path(snakemake.input.study).parent, tables, figures, Path(snakemake.output.page))
+    list_checksums(Path(snakemake.output.checksums), [snakemake.output.page])

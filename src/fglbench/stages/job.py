@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,16 @@ def finish(path: Path, made: list[Path], not_run: Mapping[int, str] | None = Non
     """
     files: dict[str, Any] = {str(file.relative_to(path.parent)): hash_file(file) for file in made}
     write_json(path, files | ({NOT_RUN: {str(seed): why for seed, why in not_run.items()}} if not_run else {}))
+
+
+def list_checksums(path: Path, made: Iterable[str]) -> None:
+    """Writes down what a stage made of a study, with checksums.
+
+    Args:
+        path: `<results>/checksums/<stage>/<study>.json`; its keys are relative to the results folder.
+        made: the files.
+    """
+    write_json(path, {str(Path(file).relative_to(path.parents[2])): hash_file(Path(file)) for file in made})
 
 
 def not_run_seeds(path: Path) -> dict[int, str]:

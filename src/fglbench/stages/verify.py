@@ -2,7 +2,8 @@
 
 A graph is checked against the hash on its data card, a split against its card, the files of a run against its record,
 and cards, federations, records and metrics against the lists `seeds-<range>.json` of the jobs that made them. Where no
-list names a file (`fglbench train` writes none), it must at least be readable.
+list names a file (`fglbench train` writes none), it must at least be readable. Collected records, tables, figures and
+reports are checked against the lists `checksums/<stage>/<study>.json`.
 
 Snakemake makes a missing file again where something that is missing too needs it. So a repair also removes the lists of
 the later stages and the summary of the studies concerned; stages keep by content what is unharmed.
@@ -23,6 +24,9 @@ from fglbench.stages.preprocess import FILE
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import exclusive, hash_file, read_json, read_npz
 
+CHECKSUMS = "checksums"
+"""The folder of what the stages made of whole studies, `<stage>/<study>.json`."""
+
 _STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
 """The stages with seeds, in their order, and the file of a seed that each writes last."""
 
@@ -37,7 +41,7 @@ class Damage:
         path: the file.
         reason: what is wrong with it.
         made: the files and folders that its stage makes together.
-        folder: relative to the results folder: `download/<dataset>`, or the folder of the seeds.
+        folder: relative to the results folder: `download/<dataset>`, the folder of the seeds, or `checksums/<stage>`.
         seeds: the seeds concerned; None: all.
     """
 
@@ -56,10 +60,16 @@ def find_damage(results: Path) -> Iterator[Damage]:
         for folder in sorted(results.glob(f"{stage}/*/*/" if stage == "split" else f"{stage}/*/*/*/")):
             if not (stage == "split" and folder.name.startswith("seed")):
                 yield from _stage_damage(results, stage, folder)
+    for path in sorted(results.glob(f"{CHECKSUMS}/*/*.json")):
+        yield from _study_damage(results, path)
 
 
 def repair(results: Path, damage: Damage) -> None:
     """Removes what is damaged, and what keeps Snakemake from making it again."""
+    if damage.folder.parts[0] == CHECKSUMS:  # no cell depends on it, and Snakemake sees that it is missing
+        for path in damage.made:
+            path.unlink(missing_ok=True)
+        return
     stale = [*_lists(results, damage), *_summaries(results, damage)]
     for path in stale:
         path.unlink(missing_ok=True)
@@ -125,6 +135,23 @@ def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Pat
             yield folder / name, reason
 
 
+def _study_damage(results: Path, path: Path) -> Iterator[Damage]:
+    """What does not match the list of a stage that makes files of a whole study."""
+    place = path.parent.relative_to(results)
+    try:
+        listed = {results / name: digest for name, digest in read_json(path).items()}
+    except (StorageError, AttributeError):
+        listed = {}
+    # A repair removes what is listed: a list that is damaged itself must not name anything else.
+    own = results / path.parent.name
+    if not listed or not all(file.is_relative_to(own) and ".." not in file.parts for file in listed):
+        yield Damage(path, "cannot be read", (path,), place)
+        return
+    for file, digest in listed.items():
+        if reason := _file_damage(file, {digest}):
+            yield Damage(file, reason, (path, *listed), place)
+
+
 def _file_damage(path: Path, known: set[str] | None) -> str | None:
     """What is wrong with a file; without known hashes it must be readable, which an .npz checks by its own sums."""
     if not path.exists():
@@ -165,7 +192,7 @@ def _lists(results: Path, damage: Damage) -> Iterator[Path]:
 
 
 def _summaries(results: Path, damage: Damage) -> Iterator[Path]:
-    """`study.json` of the studies that have a cell concerned; of all studies where a cell's record cannot be read."""
+    """`study.json`, and its list, of the studies that have a cell concerned; of all studies where a cell's record cannot be read."""
     cells: set[str] = set()
     known = True
     train = damage.folder if damage.folder.parts[0] != "evaluate" else Path("train", *damage.folder.parts[1:])
@@ -185,4 +212,4 @@ def _summaries(results: Path, damage: Damage) -> Iterator[Path]:
         except (OSError, ValueError, KeyError):
             concerned = True
         if concerned:
-            yield study
+            yield from (study, results / CHECKSUMS / "studies" / f"{study.parent.name}.json")
