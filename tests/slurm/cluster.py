@@ -54,11 +54,10 @@ Name=gpu File=/dev/null
 Name=gpu File=/dev/zero
 """
 
-# What was asked of sbatch, one call a line.
+# What was asked of sbatch, one call a file: Snakemake may submit several jobs at once.
 SBATCH = """\
 #!/bin/sh
-printf '%s ' "$@" | tr '\\n' ' ' >> {log}
-echo >> {log}
+printf '%s ' "$@" > {calls}/$(date +%s%N)-$$
 exec {sbatch} "$@"
 """
 
@@ -75,7 +74,7 @@ class Cluster:
 
     Attributes:
         environment: variables that point Slurm's commands to it.
-        submitted: the log of all calls of sbatch.
+        submitted: a folder with a file for every call of sbatch, in the order of their names.
     """
 
     environment: dict[str, str]
@@ -88,8 +87,8 @@ class Cluster:
 
     def calls(self) -> list[str]:
         """The options of every job submitted so far, without its command."""
-        lines = self.submitted.read_text().splitlines() if self.submitted.exists() else []
-        return [line.split("--wrap=")[0] for line in lines]
+        texts = [path.read_text() for path in sorted(self.submitted.iterdir())]
+        return [" ".join(text.split("--wrap=")[0].splitlines()) for text in texts]
 
 
 def why_not() -> str | None:
@@ -109,7 +108,7 @@ def cluster() -> Iterator[Cluster]:
     try:
         _write(folder)
         _start(folder, environment)
-        yield Cluster(environment, folder / "sbatch.log")
+        yield Cluster(environment, folder / "calls")
     finally:
         _stop(environment["SLURM_CONF"])
         shutil.rmtree(folder, ignore_errors=True)
@@ -133,7 +132,7 @@ def _path(program: str) -> str | None:
 
 def _write(folder: Path) -> None:
     folder.chmod(0o755)
-    for name in ("state", "spool", "bin"):
+    for name in ("state", "spool", "bin", "calls"):
         (folder / name).mkdir()
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
@@ -145,7 +144,7 @@ def _write(folder: Path) -> None:
     (folder / "gres.conf").write_text(GRES)
     (folder / "cgroup.conf").write_text("")
     for name, text in {
-        "sbatch": SBATCH.format(log=folder / "sbatch.log", sbatch=_path("sbatch")),
+        "sbatch": SBATCH.format(calls=folder / "calls", sbatch=_path("sbatch")),
         "srun": SRUN.format(folder=folder, srun=_path("srun")),
     }.items():
         script = folder / "bin" / name
