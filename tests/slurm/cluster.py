@@ -115,11 +115,14 @@ def cluster() -> Iterator[Cluster]:
 
 
 def processes(conf: str) -> list[psutil.Process]:
-    """Every process that belongs to the cluster of this slurm.conf."""
+    """Every process that belongs to the cluster of this slurm.conf.
+
+    slurmstepd, which looks after a job's step, writes its title over its environment; it is where slurmd is.
+    """
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("SLURM_CONF") == conf:
+            if process.environ().get("SLURM_CONF") == conf or process.cwd() == str(Path(conf).parent):
                 found.append(process)
         except psutil.Error:
             continue
@@ -163,7 +166,12 @@ def _start(folder: Path, environment: dict[str, str]) -> None:
     for name, arguments in daemons.items():
         with (folder / f"{name}.out").open("wb") as output:
             running[name] = subprocess.Popen(
-                [str(_path(name)), *arguments], env=os.environ | environment, stdout=output, stderr=output
+                [str(_path(name)), *arguments],
+                cwd=folder,
+                env=os.environ | environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # an interrupt from a terminal or from `timeout` leaves them to _stop
             )
         _wait(lambda: (folder / "munge.socket").exists(), f"munged made no socket\n{_said(folder)}")
 
@@ -193,7 +201,7 @@ def _stop(conf: str) -> None:
     assert not left, f"still running: {left}"
 
 
-def _wait(true, otherwise: str, seconds: float = 30) -> None:
+def _wait(true, otherwise: str, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, otherwise
