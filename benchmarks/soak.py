@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--pause-s", type=float, nargs=2, default=(2.0, 15.0), help="time between two kills")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--seeds-per-job", type=int, default=5)
+    parser.add_argument(
+        "--seeds-per-job", type=int, default=25, help="a process starts in seconds, a cell takes a tenth of one (25)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the kills")
     arguments = parser.parse_args()
     seeds = max(arguments.cells // PER_SEED, 1)

@@ -23,8 +23,8 @@ MISSING = why_not() if os.environ.get("FGLBENCH_TEST_SLURM") == "1" else "asked 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
 # FedAvg that writes down what its process sees, after the claim of a card. Number 0 sleeps at its first go under Slurm
-# until somebody cancels it. Where there is a folder `meeting`, every job waits in there, with its card, for a second one
-# to come: two jobs meet whatever the machine's load, or never, where jobs run one after another.
+# until somebody cancels it. Where there is a folder `meeting`, every job waits in there, with its card, for a second
+# one to come: two jobs meet whatever the machine's load, or never, where jobs run one after another.
 PROBE = '''
 """FedAvg with a witness."""
 

@@ -116,9 +116,7 @@ def test_a_damaged_graph_is_made_again(study: Path):
     assert graph.read_bytes() == right
 
 
-def test_what_is_made_of_a_whole_study_is_made_again_without_a_cell(
-    study: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_what_is_made_of_a_whole_study_is_made_again_without_a_cell(study: Path, capsys: pytest.CaptureFixture[str]):
     results = study / "results"
     damaged = [the(study, what) for what in ("collected records", "table", "figure", "page")]
     right = {path: path.read_bytes() for path in damaged}

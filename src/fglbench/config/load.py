@@ -49,8 +49,8 @@ def repeated_keys(path: Path) -> list[str]:
 def typed(merged: Any, given: Any) -> Any:
     """Merged values in which those given with Snakemake's `--config` have the types that YAML gives them.
 
-    Snakemake hands on the entries of lists and mappings (`--config clients=[5]`) as text. What comes from a file
-    has the types of YAML already, and what is quoted there is meant as text.
+    Snakemake hands on the entries of lists and mappings (`--config clients=[5]`) as text. What comes from a file has
+    the types of YAML already, and what is quoted there is meant as text.
 
     Args:
         merged: the configuration after merging.

@@ -192,7 +192,7 @@ def _lists(results: Path, damage: Damage) -> Iterator[Path]:
 
 
 def _summaries(results: Path, damage: Damage) -> Iterator[Path]:
-    """`study.json`, and its list, of the studies that have a cell concerned; of all studies where a cell's record cannot be read."""
+    """`study.json` and its list, of the studies that have a cell concerned; of all where a record cannot be read."""
     cells: set[str] = set()
     known = True
     train = damage.folder if damage.folder.parts[0] != "evaluate" else Path("train", *damage.folder.parts[1:])
