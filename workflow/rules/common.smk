@@ -82,13 +82,12 @@ def grows(amount):
 
 def study_files(study):
     """Records, tables, figures and report of a study, and their checksums."""
-    made = {
+    names = {
         "studies": ["runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json"],
         "tables": table_files(STUDY_SPECS[study]),
         "figures": figure_files(STUDY_SPECS[study]),
     }
-    return [
-        *[f"{RESULTS}/{stage}/{study}/{name}" for stage, names in made.items() for name in names],
-        f"{RESULTS}/report/{study}.html",
-        *[f"{RESULTS}/checksums/{stage}/{study}.json" for stage in (*filter(made.get, made), "report")],
-    ]
+    made = {stage: [f"{RESULTS}/{stage}/{study}/{name}" for name in found] for stage, found in names.items()}
+    made["report"] = [f"{RESULTS}/report/{study}.html"]
+    files = [path for paths in made.values() for path in paths]
+    return files + [f"{RESULTS}/checksums/{stage}/{study}.json" for stage, paths in made.items() if paths]
