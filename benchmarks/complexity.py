@@ -1,0 +1,270 @@
+"""How what a method costs grows with nodes, features and clients, beside the terms of table 1 of FedGTA.
+
+Every client is a block model graph of its own, so that its nodes and edges do not depend on the number of clients. One
+of the three sizes varies at a time. Strategies train SGC and the FGL models their own backbone, all nodes of a client in
+one step. Each measurement is a process of its own with one thread; it trains a few rounds and notes the CPU seconds
+between the hooks of the round loop, so that other work on the machine counts little. A seed of measurements is
+repeated and the least is kept.
+
+    python benchmarks/complexity.py --out results/complexity
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from complexity_slopes import FACTORS, slopes, table  # noqa: E402
+from complexity_terms import GENERATED, HOPS, LAYERS, ORDER, TABLE, WINDOW, Sizes  # noqa: E402
+from federations import Case, backbone_of, case_of, method_of, schedule_of  # noqa: E402
+
+from fglbench import registry  # noqa: E402
+from fglbench.datasets.base import Graph  # noqa: E402
+from fglbench.datasets.catalogue import SbmSettings  # noqa: E402
+from fglbench.datasets.sbm import generate  # noqa: E402
+from fglbench.federation.evaluation import Evaluator  # noqa: E402
+from fglbench.federation.federation import TEST, TRAIN, VAL  # noqa: E402
+from fglbench.federation.loop import train  # noqa: E402
+from fglbench.federation.memory import keep_freed_memory  # noqa: E402
+from fglbench.methods.base import Method  # noqa: E402
+from fglbench.stages.preprocess import load_federation  # noqa: E402
+
+LOCAL_EPOCHS, SEED = 3, 0
+PRELOADED = [  # into the process whose forks measure: what a training imports, torch's optimisers with torch._dynamo
+    "networkx",
+    "pandas",
+    "torch._dynamo",
+    "fglbench.config.schema",
+    "fglbench.federation.loop",
+    "fglbench.stages.preprocess",
+    "fglbench.stages.split",
+]
+WARM_UP = Sizes(nodes=40, features=4, clients=3, degree=2.0)
+STRATEGY = ("sgc", {"hops": HOPS})
+BACKBONES = {
+    "fedgl": ("gcn", {"depth": LAYERS, "dropout": 0.0}),
+    "fedsage+": ("sage", {"depth": LAYERS, "dropout": 0.0}),
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "gcfl+": {"eps1": 1e6, "eps2": 0.0, "first_round": 0, "window": WINDOW},  # splits whenever it can
+    "fedsage+": {"neighbours": GENERATED, "epochs": 1, "federated_epochs": 1},
+    "fedgta": {"k": HOPS, "order": ORDER},
+}
+
+
+def make_case(sizes: Sizes, folder: Path) -> Case:
+    """A federation of block model graphs, one a client; of each five nodes one trains and two validate."""
+    graphs = [
+        generate(
+            SbmSettings(
+                nodes=sizes.nodes,
+                features=sizes.features,
+                classes=sizes.classes,
+                average_degree=sizes.degree,
+                seed=client,
+            )
+        )
+        for client in range(sizes.clients)
+    ]
+    edges = np.concatenate([graph.edges + client * sizes.nodes for client, graph in enumerate(graphs)], axis=1)
+    whole = Graph(
+        edges,
+        np.concatenate([graph.features for graph in graphs]),
+        np.concatenate([graph.labels for graph in graphs]),
+        sizes.classes,
+        cleaning={},
+    )
+    parts = np.split(np.arange(whole.num_nodes), sizes.clients)
+    return case_of(whole, parts, np.resize([TRAIN, VAL, VAL, TEST, TEST], whole.num_nodes), folder)
+
+
+def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
+    """What `load_federation` needs for a method's backbone."""
+    name, settings = BACKBONES.get(method, STRATEGY)
+    resolved: Any = registry.declaration("backbone", name).settings(**settings)
+    spec = {**resolved.prepared(), "features": "raw"}
+    return case.graph_folder, case.prepared_folder(spec), spec
+
+
+class Clock:
+    """Notes the CPU seconds at which the loop calls the hooks of a method, round by round."""
+
+    def __init__(self, method: Method):
+        self._calls: dict[str, list[tuple[float, float]]] = {}
+        self._inside = False  # of a hook, which may call another one
+        for name in ("prepare", "download", "mixing", "after", "rebuild"):
+            setattr(method, name, self._noting(getattr(method, name), self._calls.setdefault(name, [])))
+
+    def _noting(self, hook: Callable[..., Any], calls: list[tuple[float, float]]) -> Callable[..., Any]:
+        def noted(*arguments: Any) -> Any:
+            if self._inside:
+                return hook(*arguments)
+            self._inside, began = True, process_time()
+            found = hook(*arguments)
+            self._inside = False
+            calls.append((began, process_time()))
+            return found
+
+        return noted
+
+    @property
+    def prepare_s(self) -> float:
+        return sum(ended - began for began, ended in self._calls["prepare"])
+
+    @property
+    def server_s(self) -> list[float]:
+        """Of every round, from the uploads to the end of `after`, as the loop counts them too."""
+        return [ended - began for (began, _), (_, ended) in zip(*self._of("mixing", "after"), strict=True)]
+
+    @property
+    def client_s(self) -> list[float]:
+        """Of every round, all clients together: the rest but the evaluation."""
+        return [
+            mixing - download + ended - began
+            for (download, _), (mixing, _), (began, ended) in zip(*self._of("download", "mixing", "rebuild"), strict=True)
+        ]
+
+    def _of(self, *names: str) -> Iterator[list[tuple[float, float]]]:
+        return (self._calls[name] for name in names)
+
+
+def measure(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) -> dict[str, float]:
+    """What one training costs, in this process, whose first it should be.
+
+    The first round is left out, for what is made once is made there. Seconds of a client are the median over rounds,
+    those of the server the mean, for GCFL+'s works hard in some rounds only.
+
+    Args:
+        name: of the method.
+        folders: from `prepared`.
+        rounds: at least two.
+
+    Returns:
+        `client_s` and `inference_s` of the mean client, `server_s`, `prepare_s` (all clients, before the first round),
+        `peak_mb` above what the process held before it read the graph, and `bytes` of the last round, up and down.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
+        _train(name, prepared(make_case(WARM_UP, Path(temporary)), name), 2)
+    before_mb = _reset_peak()
+    clock, result, federation, backbone = _train(name, folders, rounds)
+    peak_mb = _status_mb("VmHWM") - before_mb
+    evaluator = Evaluator(result.graphs["last"], backbone, "cpu")
+    seconds = []
+    for _ in range(rounds):
+        began = process_time()
+        evaluator.stacked_logits(result.parameters["last"])
+        seconds.append(process_time() - began)
+    sent = [np.diff(result.history[way])[-1] for way in ("bytes_up", "bytes_down")]
+    return {
+        "client_s": statistics.median(clock.client_s[1:]) / federation.num_clients,
+        "server_s": statistics.mean(clock.server_s[1:]),
+        "peak_mb": peak_mb,
+        "bytes": float(sum(sent)),
+        "inference_s": statistics.median(seconds[1:]) / federation.num_clients,
+        "prepare_s": clock.prepare_s,
+    }
+
+
+def _train(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) -> tuple[Any, ...]:
+    federation = load_federation(*folders)
+    backbone_name, settings = BACKBONES.get(name, STRATEGY)
+    backbone = backbone_of(federation, backbone_name, **settings)
+    method = method_of(federation, backbone, name, **SETTINGS.get(name, {}))
+    clock = Clock(method)
+    result = train(federation, backbone, method, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
+    if result.state != "ok":
+        raise RuntimeError(f"{name}: the run ended as '{result.state}' in round {result.diverged_round}")
+    return clock, result, federation, backbone
+
+
+def _status_mb(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(field))) / 1024
+
+
+def _reset_peak() -> float:
+    """Lets the peak of resident memory start from what it is now, which is returned in MiB (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status_mb("VmRSS")
+
+
+def sweep(
+    methods: Sequence[str], base: Sizes, varied: dict[str, list[int]], rounds: int, repeats: int
+) -> pd.DataFrame:
+    """A row per method, factor and size: the least of each quantity over the repeats.
+
+    Args:
+        methods: of table 1.
+        base: the sizes of which one varies at a time.
+        varied: ascending sizes by factor.
+        rounds, repeats: of each training, and of all of them.
+    """
+    points = [(factor, size, base.at(factor, size)) for factor in FACTORS for size in varied[factor]]
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    found: dict[tuple[str, Sizes], list[dict[str, float]]] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="fglbench-") as temporary,
+        ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool,
+    ):
+        different = dict.fromkeys(sizes for _, _, sizes in points)
+        cases = {sizes: make_case(sizes, Path(temporary) / str(number)) for number, sizes in enumerate(different)}
+        for _ in range(repeats):  # the outer loop, so that a busy minute does not fall on one size
+            for sizes, case in cases.items():
+                for method in methods:
+                    began = perf_counter()
+                    own = pool.submit(measure, method, prepared(case, method), rounds).result()
+                    found.setdefault((method, sizes), []).append(own)
+                    if sys.stderr.isatty():
+                        print(f"{method} at {sizes}: {perf_counter() - began:.1f} s", file=sys.stderr)
+    return pd.DataFrame(
+        {
+            "method": method,
+            "factor": factor,
+            "size": size,
+            **{name: min(own[name] for own in found[method, sizes]) for name in found[method, sizes][0]},
+        }
+        for method in methods
+        for factor, size, sizes in points
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", choices=TABLE, default=list(TABLE))
+    parser.add_argument("--nodes", nargs="+", type=int, default=[250, 500, 1000, 2000, 4000], help="of a client")
+    parser.add_argument("--features", nargs="+", type=int, default=[32, 64, 128, 256, 512])
+    parser.add_argument("--clients", nargs="+", type=int, default=[4, 8, 16, 32, 64])
+    parser.add_argument("--base", nargs=3, type=int, default=[500, 64, 8], metavar=("NODES", "FEATURES", "CLIENTS"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("results/complexity"), help="folder of the CSV and figure")
+    arguments = parser.parse_args()
+    varied = {factor: sorted(getattr(arguments, factor)) for factor in FACTORS}
+    base = Sizes(*arguments.base)
+    measured = sweep(arguments.methods, base, varied, arguments.rounds, arguments.repeats)
+    found = slopes(measured, base)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    measured.to_csv(arguments.out / "complexity.csv", index=False)
+    found.to_csv(arguments.out / "slopes.csv", index=False)
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()
