@@ -1,10 +1,10 @@
 """How what a method costs grows with nodes, features and clients, beside the terms of table 1 of FedGTA.
 
 Every client is a block model graph of its own, so that its nodes and edges do not depend on the number of clients. One
-of the three sizes varies at a time. Strategies train SGC and the FGL models their own backbone, all nodes of a client in
-one step. Each measurement is a process of its own with one thread; it trains a few rounds and notes the CPU seconds
-between the hooks of the round loop, so that other work on the machine counts little. A seed of measurements is
-repeated and the least is kept.
+of the three sizes varies at a time. Strategies train SGC and the FGL models their own backbone, all training nodes of a
+client in one step; clients of FGL models have fewer nodes (`--smaller`), for they compare pairs of nodes. Each training
+is a process of its own with one thread, and its seconds are CPU seconds, so that other work on the machine counts
+little. All of them are repeated and the least is kept.
 
     python benchmarks/complexity.py --out results/complexity
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
+from complexity_figure import draw  # noqa: E402
 from complexity_slopes import FACTORS, slopes, table  # noqa: E402
 from complexity_terms import GENERATED, HOPS, LAYERS, ORDER, TABLE, WINDOW, Sizes  # noqa: E402
 from federations import Case, backbone_of, case_of, method_of, schedule_of  # noqa: E402
@@ -131,10 +132,8 @@ class Clock:
     @property
     def client_s(self) -> list[float]:
         """Of every round, all clients together: the rest but the evaluation."""
-        return [
-            mixing - download + ended - began
-            for (download, _), (mixing, _), (began, ended) in zip(*self._of("download", "mixing", "rebuild"), strict=True)
-        ]
+        rounds = zip(*self._of("download", "mixing", "rebuild"), strict=True)
+        return [mixing - began + rebuilt - after for (began, _), (mixing, _), (after, rebuilt) in rounds]
 
     def _of(self, *names: str) -> Iterator[list[tuple[float, float]]]:
         return (self._calls[name] for name in names)
@@ -205,64 +204,73 @@ def _reset_peak() -> float:
 
 
 def sweep(
-    methods: Sequence[str], base: Sizes, varied: dict[str, list[int]], rounds: int, repeats: int
+    methods: Sequence[str], base: Sizes, varied: dict[str, list[int]], smaller: int, rounds: int, repeats: int
 ) -> pd.DataFrame:
-    """A row per method, factor and size: the least of each quantity over the repeats.
+    """A row per method, factor and size: what was varied, all three sizes, and the least of each quantity of `measure`.
 
     Args:
         methods: of table 1.
         base: the sizes of which one varies at a time.
         varied: ascending sizes by factor.
+        smaller: what the nodes of FGL models' clients are divided by.
         rounds, repeats: of each training, and of all of them.
     """
-    points = [(factor, size, base.at(factor, size)) for factor in FACTORS for size in varied[factor]]
+    points = [
+        (method, factor, _sizes(base.at(factor, size), method, smaller))
+        for method in methods
+        for factor in FACTORS
+        for size in varied[factor]
+    ]
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    found: dict[tuple[str, Sizes], list[dict[str, float]]] = {}
+    found: dict[tuple[str, Sizes], list[dict[str, float]]] = {(method, sizes): [] for method, _, sizes in points}
     with (
         tempfile.TemporaryDirectory(prefix="fglbench-") as temporary,
         ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool,
     ):
-        different = dict.fromkeys(sizes for _, _, sizes in points)
-        cases = {sizes: make_case(sizes, Path(temporary) / str(number)) for number, sizes in enumerate(different)}
-        for _ in range(repeats):  # the outer loop, so that a busy minute does not fall on one size
-            for sizes, case in cases.items():
-                for method in methods:
-                    began = perf_counter()
-                    own = pool.submit(measure, method, prepared(case, method), rounds).result()
-                    found.setdefault((method, sizes), []).append(own)
-                    if sys.stderr.isatty():
-                        print(f"{method} at {sizes}: {perf_counter() - began:.1f} s", file=sys.stderr)
+        cases: dict[Sizes, Case] = {}
+        for _ in range(repeats):  # the outer loop, so that a busy minute does not fall on all of one size
+            for (method, sizes), known in found.items():
+                if sizes not in cases:
+                    cases[sizes] = make_case(sizes, Path(temporary) / str(len(cases)))
+                known.append(pool.submit(measure, method, prepared(cases[sizes], method), rounds).result())
     return pd.DataFrame(
         {
             "method": method,
             "factor": factor,
-            "size": size,
+            "nodes": sizes.nodes,
+            "features": sizes.features,
+            "clients": sizes.clients,
             **{name: min(own[name] for own in found[method, sizes]) for name in found[method, sizes][0]},
         }
-        for method in methods
-        for factor, size, sizes in points
+        for method, factor, sizes in points
     )
+
+
+def _sizes(sizes: Sizes, method: str, smaller: int) -> Sizes:
+    return sizes.at("nodes", sizes.nodes // smaller) if method in BACKBONES else sizes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", choices=TABLE, default=list(TABLE))
-    parser.add_argument("--nodes", nargs="+", type=int, default=[250, 500, 1000, 2000, 4000], help="of a client")
-    parser.add_argument("--features", nargs="+", type=int, default=[32, 64, 128, 256, 512])
+    parser.add_argument("--nodes", nargs="+", type=int, default=[1000, 2000, 4000, 8000, 16000], help="of a client")
+    parser.add_argument("--features", nargs="+", type=int, default=[64, 128, 256, 512, 1024])
     parser.add_argument("--clients", nargs="+", type=int, default=[4, 8, 16, 32, 64])
-    parser.add_argument("--base", nargs=3, type=int, default=[500, 64, 8], metavar=("NODES", "FEATURES", "CLIENTS"))
+    parser.add_argument("--base", nargs=3, type=int, default=[2000, 64, 8], metavar=("NODES", "FEATURES", "CLIENTS"))
+    parser.add_argument("--smaller", type=int, default=8, help="what the nodes of FGL models' clients are divided by")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("results/complexity"), help="folder of the CSV and figure")
     arguments = parser.parse_args()
     varied = {factor: sorted(getattr(arguments, factor)) for factor in FACTORS}
     base = Sizes(*arguments.base)
-    measured = sweep(arguments.methods, base, varied, arguments.rounds, arguments.repeats)
-    found = slopes(measured, base)
+    measured = sweep(arguments.methods, base, varied, arguments.smaller, arguments.rounds, arguments.repeats)
+    found = slopes(measured)
     arguments.out.mkdir(parents=True, exist_ok=True)
     measured.to_csv(arguments.out / "complexity.csv", index=False)
     found.to_csv(arguments.out / "slopes.csv", index=False)
+    draw(measured).savefig(arguments.out / "complexity.png")
     print("\n".join(table(found)))
 
 

@@ -38,20 +38,19 @@ def power_law(sizes: Sequence[float], values: Sequence[float]) -> PowerLaw:
     return PowerLaw(slope, float(np.exp(y.mean() - slope * x.mean())))
 
 
-def slopes(measured: pd.DataFrame, base: Sizes) -> pd.DataFrame:
+def slopes(measured: pd.DataFrame) -> pd.DataFrame:
     """A row per method, factor and quantity: the slope over all sizes, over the two largest, and of the paper's term.
 
     Args:
         measured: rows of `complexity.sweep`.
-        base: the sizes of which one varies at a time.
     """
     rows = []
     for (method, factor), part in measured.groupby(["method", "factor"], sort=False):
-        sizes = part["size"].tolist()
+        sizes = part[factor].tolist()
+        at = [Sizes(*own) for own in part[list(FACTORS)].itertuples(index=False)]
         for quantity in QUANTITIES:
             values = part[quantity].tolist()
             term = term_of(method, quantity)
-            bound = [term.at(base.at(factor, size)) for size in sizes]
             rows.append(
                 {
                     "method": method,
@@ -59,7 +58,7 @@ def slopes(measured: pd.DataFrame, base: Sizes) -> pd.DataFrame:
                     "quantity": quantity,
                     "slope": power_law(sizes, values).slope,
                     "last": power_law(sizes[-2:], values[-2:]).slope,
-                    "paper": power_law(sizes, bound).slope,
+                    "paper": power_law(sizes, [term.at(own) for own in at]).slope,
                     "term": f"O({term.text})",
                 }
             )
@@ -68,15 +67,15 @@ def slopes(measured: pd.DataFrame, base: Sizes) -> pd.DataFrame:
 
 def table(found: pd.DataFrame) -> Iterator[str]:
     """The lines of the table: for each quantity a line per method, for each factor the slopes `slopes` gives."""
-    head = "".join(f"{factor + ':':>9} all  last paper" for factor in FACTORS)
+    head = "".join(f"  {factor + ':':>9} all  last paper" for factor in FACTORS)
     widest = max(map(len, found["term"]))
     for quantity, title in QUANTITIES.items():
-        yield f"{title}"
+        yield title
         yield f"  {'method':9} {'term':{widest}}{head}"
         for method, part in found[found["quantity"] == quantity].groupby("method", sort=False):
             by_factor = {factor: own.iloc[0] for factor, own in part.groupby("factor", sort=False)}
             figures = [
-                f"{own['slope']:13.2f} {own['last']:5.2f} {own['paper']:5.2f}"
+                f"{own['slope']:15.2f} {own['last']:5.2f} {own['paper']:5.2f}"
                 for own in (by_factor[factor] for factor in FACTORS)
             ]
             yield f"  {method:9} {part['term'].iloc[0]:{widest}}{''.join(figures)}"

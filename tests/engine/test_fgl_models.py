@@ -1,6 +1,7 @@
 """FedSage+ and FedGL: pieces worked out by hand, plain loops over clients, limits in which they are another method."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from test_laws import assert_same, make_five, run
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
 from fglbench.federation.adjacency import adjacency_of, normalised
+from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
 from fglbench.methods import fedsage_plus
@@ -191,6 +193,20 @@ def test_without_hidden_nodes_fedsage_plus_is_fedsage(tiny: Case) -> None:
     plain = run(federation, "fedsage", "sage")
     same = run(federation, "fedsage+", "sage", own={"hidden_share": 0.0, "epochs": 150, "federated_epochs": 0})
     assert_same(same, plain)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_memory_limit_counts_generated_nodes_as_if_they_were_there(tmp_path: Path, sparse: bool) -> None:
+    case = make_five(tmp_path, [0, 1, 2, 3, 4], sparse=sparse)
+    federation = case.federation("sage")
+    backbone = backbone_of(federation, "sage")
+    added = method_of(federation, backbone, "fedsage+", neighbours=4).added_rows
+    owners = np.repeat(np.arange(len(federation.labels)), 4)
+    mended, _ = mend(federation, owners, np.ones((len(owners), federation.features.shape[1]), dtype=np.float32))
+    counted: Any = clients_at_once  # limits below one MiB, for graphs as small as these
+    for width, memory in product((1, 1000), np.geomspace(1e-3, 10, 60)):
+        assert counted(federation, width, 10, memory, added_rows=added) == counted(mended, width, 10, memory)
+    assert clients_at_once(federation, 1000, 10, 1, added_rows=added) < clients_at_once(federation, 1000, 10, 1)
 
 
 def test_fedsage_plus_predicts_the_split_and_counts_its_exchange(tiny: Case) -> None:

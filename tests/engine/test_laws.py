@@ -652,6 +652,28 @@ def test_chunks_under_a_memory_limit(five: Case) -> None:
     assert limits == sorted(limits) and len(set(limits)) > 2
 
 
+@pytest.mark.parametrize("name", registry.names("backbone"))
+def test_no_layer_is_wider_than_the_memory_limit_counts(tmp_path: Path, name: str) -> None:
+    federation = tiny_case(tmp_path, sparse=False).federation(name, hidden=HIDDEN, dropout=0.0)
+    backbone = backbone_of(federation, name, hidden=HIDDEN, dropout=0.0)
+    one = backbone.initial(torch.Generator().manual_seed(0))
+    parameters = {part: tensor.repeat(3, *[1] * tensor.dim()).requires_grad_() for part, tensor in one.items()}
+    view = federation.view([0, 1, 2], backbone.hops, backbone.propagations, training=False)
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = backbone.forward(parameters, view, no_dropout)
+    width = backbone.branches * max(tensor.shape[-1] for tensor in one.values())
+    inner = {tensor.data_ptr() for tensor in (*parameters.values(), *view.features)}
+    widest = [tensor.shape[1] for place, tensor in kept.items() if place not in inner and len(tensor) == len(view.rows)]
+    assert max([output.hidden.shape[1], *widest]) <= width
+    assert name not in ("sign", "gamlp") or backbone.branches == backbone.hops + 1
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 def test_no_input_is_written_to(tmp_path: Path, sparse: bool) -> None:
     federation = tiny_case(tmp_path, sparse=sparse).federation()

@@ -46,13 +46,15 @@ class Backbone(ABC):
         hops: applications of the operator inside the first linear map.
         propagations: applications after it.
         head: names of the parameters of the last layer (personal in FedPer).
-        edge_values: numbers that a step keeps for every edge, which counts where memory is limited.
+        branches: outputs of the first linear map that a step keeps beside each other, and
+        edge_values: numbers that it keeps for every edge, both of which count where memory is limited.
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
     hops: int
     propagations: int
     head: list[str]
+    branches: int = 1
     edge_values: int = 0
     neighbours: int | None = None
 

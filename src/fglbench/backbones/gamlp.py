@@ -44,6 +44,7 @@ class Backbone(base.Backbone):
     def __init__(self, settings: Any, features: int, classes: int):
         super().__init__(settings, features, classes)
         self.hops = settings.hops
+        self.branches = settings.hops + 1
         self.propagations = 0
         self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
 

@@ -32,6 +32,7 @@ class Backbone(mlp.Backbone):
     def __init__(self, settings: Any, features: int, classes: int):
         super().__init__(settings, features, classes)
         self.hops = settings.hops
+        self.branches = settings.hops + 1
 
     def initial(self, generator: torch.Generator) -> Parameters:
         parameters = {}

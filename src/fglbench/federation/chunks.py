@@ -10,7 +10,12 @@ _COPIES_OF_PARAMETERS = 3  # gradients, and the update's temporaries
 
 
 def clients_at_once(
-    federation: Federation, width: int, parameter_bytes: int, memory_mb: int | None, edge_values: int = 0
+    federation: Federation,
+    width: int,
+    parameter_bytes: int,
+    memory_mb: int | None,
+    edge_values: int = 0,
+    added_rows: int = 0,
 ) -> int | None:
     """The largest number of clients whose working memory fits, at least one; None (all) without a limit.
 
@@ -18,21 +23,25 @@ def clients_at_once(
     the graph and the stacked parameters themselves are there in any case and not counted.
 
     Args:
-        width: columns of the widest layer.
+        width: columns of the widest layer, hops that are kept beside each other counted together.
         parameter_bytes: of one client's parameters.
         memory_mb: limit in MiB.
         edge_values: numbers that a step keeps for every edge.
+        added_rows: rows with dense features that a method adds for each row, each with one edge to it.
     """
     if memory_mb is None:
         return None
-    rows = np.diff(federation.ptr)
+    given = np.diff(federation.ptr)
+    added = added_rows * given
+    rows = given + added
+    columns = federation.features.shape[1]
     if isinstance(federation.features, np.ndarray):
         hops = 1 if federation.hop_features is None else 1 + len(federation.hop_features)
-        features = 4 * rows * federation.features.shape[1] * hops
+        features = 4 * rows * columns * hops
     else:
         entries = np.diff(federation.features.indptr[federation.ptr])
-        features = 16 * entries  # values and 32-bit indices, and the transposed copy
-    edges = np.diff(federation.operator.indptr[federation.ptr])
+        features = 16 * (entries + added * columns)  # values and 32-bit indices, and the transposed copy
+    edges = np.diff(federation.operator.indptr[federation.ptr]) + 2 * added  # both directions
     each = (
         features
         + (_OPERATORS * 16 + 4 * edge_values) * edges

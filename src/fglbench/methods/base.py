@@ -94,7 +94,10 @@ class Method:
         backbone: the local model.
         federation: the clients' graphs of training as they were split; never modified. What is not in them, the
             `evaluated` graphs of the inductive setting, is only for what the scores are made on.
+        added_rows: most rows that `prepare` adds for each row, which counts where memory is limited.
     """
+
+    added_rows: int = 0
 
     def __init__(self, settings: Any, backbone: Backbone, federation: Federation):
         self.settings = settings

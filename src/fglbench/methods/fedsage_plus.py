@@ -17,6 +17,7 @@ server, its noisy representations and feature head to all others, and receives t
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,6 +46,10 @@ class Settings(AggregatedSettings):
 
 
 class Method(fedsage.Method):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.added_rows = self.settings.neighbours
+
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
         settings, federation, whole = self.settings, self.federation, self.federation.evaluated
         number = federation.num_clients

@@ -229,10 +229,11 @@ def _run(
     initial = backbone.initial(torch.Generator())
     chunk = settings["chunk_clients"] or clients_at_once(
         federation.scored,
-        max(tensor.shape[-1] for tensor in initial.values()),
+        backbone.branches * max(tensor.shape[-1] for tensor in initial.values()),
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],
         backbone.edge_values,
+        method.added_rows,
     )
     known({"chunk_clients": chunk, "clients": federation.num_clients})
     result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
