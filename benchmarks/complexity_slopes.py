@@ -74,9 +74,10 @@ def table(found: pd.DataFrame) -> Iterator[str]:
         yield f"  {'method':9} {'term':{widest}}{head}"
         for method, part in found[found["quantity"] == quantity].groupby("method", sort=False):
             by_factor = {factor: own.iloc[0] for factor, own in part.groupby("factor", sort=False)}
+            columns = ((15, "slope"), (5, "last"), (5, "paper"))
             figures = [
-                f"{own['slope']:15.2f} {own['last']:5.2f} {own['paper']:5.2f}"
-                for own in (by_factor[factor] for factor in FACTORS)
+                " ".join(f"{round(by_factor[factor][name], 2) + 0.0:{width}.2f}" for width, name in columns)
+                for factor in FACTORS
             ]
             yield f"  {method:9} {part['term'].iloc[0]:{widest}}{''.join(figures)}"
         yield ""

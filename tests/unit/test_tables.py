@@ -68,6 +68,27 @@ def test_the_protocols_of_a_table_are_said_where_datasets_differ():
     assert "Best-on-test" in " ".join(build_table(study, table_spec(reading="test")).caption)
 
 
+def test_training_of_single_datasets_is_said_where_they_are_shown():
+    own = {"hidden": 256, "local_epochs": 5, "lr": 0.01}  # of which lr is the study's
+    datasets = ["Cora", "Photo", "CS", "Computers", "DBLP"]
+    entries = [{"name": "cora", "training": {}}, *({"name": name, "training": own} for name in ("photo", "cs"))]
+    entries += [{"name": "computers", "training": {"dropout": 0.0}}, {"name": "dblp", "training": {"hidden": 8}}]
+    study = study_of(
+        frame(*(run_rows([0.8], dataset=dataset) for dataset in datasets[:4])),
+        seeds=[0],
+        order={"dataset": datasets},
+        training={"rounds": 100, "hidden": 64, "local_epochs": 3, "lr": 0.01, "dropout": None},
+        settings={"datasets": entries},
+    )
+    sentence = (
+        "Training differs by dataset: Photo and CS with hidden 256 (not 64), local_epochs 5 (not 3); "
+        "Computers with dropout 0.0."
+    )
+    assert sentence in build_table(study, table_spec()).caption
+    alone = build_table(study, table_spec(where={"dataset": ["Cora"]}))
+    assert "Training" not in " ".join(alone.caption)
+
+
 def test_seeds_that_differ_between_cells_are_printed_in_each():
     runs = frame(run_rows([0.8, 0.8], label="FedAvg"), run_rows([0.7, 0.7, 0.7], label="Local"))
     table = build_table(study_of(runs), table_spec())

@@ -49,6 +49,7 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
     sentences += _protocols(study, list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place)))
+    sentences += _training(study, {cell.place["dataset"] for cell in flat if cell.place})
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
         sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
@@ -72,6 +73,23 @@ def _protocols(study: Study, datasets: list[str]) -> list[str]:
     if len(found) == 1:
         return [f"Protocol: {text}" for text in found if text]
     return [f"Protocol of {', '.join(names)}: {text}" for text, names in found.items()]
+
+
+def _training(study: Study, datasets: set[str]) -> list[str]:
+    """What some of these datasets' own entries change of the study's training; nothing where none does."""
+    common = study.settings.get("training") or {}
+    entries = (study.settings.get("settings") or {}).get("datasets") or []
+    who: dict[str, list[str]] = {}
+    for label, entry in zip(study.order.get("dataset") or [], entries, strict=False):
+        own = [
+            f"{name} {value}" + (f" (not {common[name]})" if common[name] is not None else "")
+            for name, value in (entry.get("training") or {}).items()
+            if name in common and value != common[name]
+        ]
+        if own and label in datasets:
+            who.setdefault(", ".join(own), []).append(label)
+    parts = [f"{' and '.join(labels)} with {changes}" for changes, labels in who.items()]
+    return [f"Training differs by dataset: {'; '.join(parts)}"] if parts else []
 
 
 def _reading(study: Study, reading: str) -> str:
