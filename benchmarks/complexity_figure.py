@@ -46,11 +46,11 @@ def _panel(panel: Axes, measured: pd.DataFrame, quantity: str, factor: str, look
         panel.plot(
             sizes, part[quantity], color=style.colour, marker=style.marker, markersize=4.5, linestyle="", label=method
         )
-        ends.append((fitted[-1], f"{law.slope:5.2f}  {method}", style.colour))
+        ends.append((fitted[-1], f"{round(law.slope, 2) + 0.0:.2f}  {method}", style.colour))
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     ticks = sorted(set(measured[factor]))
-    panel.set_xticks(ticks[:: max(1, len(ticks) // 5)])
+    panel.set_xticks(ticks[:: 1 + len(ticks) // 6])
     panel.xaxis.set_major_formatter("{x:g}")
     panel.xaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_minor_formatter(NullFormatter())
