@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("--base", nargs=3, type=int, default=[2000, 64, 8], metavar=("NODES", "FEATURES", "CLIENTS"))
     parser.add_argument("--smaller", type=int, default=8, help="what the nodes of FGL models' clients are divided by")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/complexity"), help="folder of the CSV and figure")
     arguments = parser.parse_args()
     varied = {factor: sorted(getattr(arguments, factor)) for factor in FACTORS}
