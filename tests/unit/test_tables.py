@@ -148,6 +148,21 @@ def test_methods_compete_within_a_dataset_when_datasets_are_rows():
     assert [[cell.best for cell in row] for row in table.cells] == [[False, True], [True, False]]
 
 
+def test_many_cells_without_a_number_for_one_reason_are_counted():
+    def not_run(count: int, dataset: str) -> list[dict]:
+        absent = failing("not_run", reason="not finished")
+        return [
+            row
+            for number in range(count)
+            for row in run_rows(None, label=f"method {number}", dataset=dataset, outcomes={0: absent})
+        ]
+
+    few = build_table(study_of(frame(not_run(2, "cora")), seeds=[0]), table_spec())
+    assert few.notes == ["cora, gcn, method 0; cora, gcn, method 1: seed 0: not run (not finished)."]
+    many = build_table(study_of(frame(not_run(7, "cora"), not_run(1, "pubmed")), seeds=[0]), table_spec())
+    assert many.notes == ["cora, 7 cells; pubmed, 1 cell: seed 0: not run (not finished)."]
+
+
 @pytest.mark.parametrize("state", ["diverged", "oom", "timeout", "failed", "not_applicable", "not_run"])
 def test_every_outcome_has_its_symbol_and_legend(state):
     runs = frame(

@@ -1,5 +1,6 @@
 """The words around a table: what its numbers are, how they were made, and what its marks mean."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ GLOBAL_TESTS = {
 }
 SAID = ("reading", "mean", "logits")
 RATIOS = ("split.train", "split.val", "split.test")
+MOST_PLACES = 6
 MOST_REASONS = MOST_PAIRS = 12
 
 
@@ -145,14 +147,22 @@ def _name(spec: Mapping[str, Any], cell: Cell) -> str:
 
 
 def _reasons(spec: Mapping[str, Any], cells: list[list[Cell]]) -> list[str]:
-    places: dict[str, list[str]] = {}
+    alike: dict[str, list[Cell]] = {}
     for cell in (cell for row in cells for cell in row):
         if cell.detail and cell.place:
-            places.setdefault(cell.detail, []).append(_name(spec, cell))
-    known = [f"{'; '.join(where)}: {detail}." for detail, where in places.items()]
+            alike.setdefault(cell.detail, []).append(cell)
+    known = [f"{_places(spec, group)}: {detail}." for detail, group in alike.items()]
     if len(known) > MOST_REASONS:
         return [*known[:MOST_REASONS], f"{len(known) - MOST_REASONS} more cells without a number: see runs.parquet."]
     return known
+
+
+def _places(spec: Mapping[str, Any], cells: list[Cell]) -> str:
+    """The places of cells with one reason; where they are many, how many of each dataset."""
+    if len(cells) <= MOST_PLACES:
+        return "; ".join(_name(spec, cell) for cell in cells)
+    counts = Counter(cell.place["dataset"] for cell in cells)
+    return "; ".join(f"{dataset}, {count} cell{'s' * (count > 1)}" for dataset, count in counts.items())
 
 
 def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
