@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fglbench.errors import DataError
 from fglbench.storage import hash_arrays, read_json, read_npz, write_json, write_npz
 
 
@@ -156,3 +157,17 @@ def load_graph(folder: Path, features: bool = True) -> Graph:
         masks=masks,
         cleaning=card["cleaning"],
     )
+
+
+def check_ids(named: list[np.ndarray], nodes: int) -> None:
+    """Raises a DataError where an array of node ids names one that is not there."""
+    for ids in named:
+        if ids.size and not 0 <= ids.min() <= ids.max() < nodes:
+            raise DataError(f"a file names node {ids.max() if ids.max() >= nodes else ids.min()} of {nodes} nodes.")
+
+
+def mask_of(nodes: np.ndarray, size: int) -> np.ndarray:
+    """[size] bool, true at these ids."""
+    mask = np.zeros(size, dtype=bool)
+    mask[nodes] = True
+    return mask

@@ -8,10 +8,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.datasets.base import Graph, canonical_edges, check_ids, mask_of
 from fglbench.datasets.catalogue import DatasetSpec
 from fglbench.datasets.raw import read_raw
-from fglbench.errors import DataError
 from fglbench.settings import ComponentSettings
 
 _ROLES = {"train": "tr", "val": "va", "test": "te"}
@@ -42,17 +41,3 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
         masks={role: mask_of(raw["role.json"][short], len(features)) for role, short in _ROLES.items()},
         cleaning=cleaning,
     )
-
-
-def check_ids(named: list[np.ndarray], nodes: int) -> None:
-    """Raises a DataError where an array of node ids names one that is not there."""
-    for ids in named:
-        if ids.size and not 0 <= ids.min() <= ids.max() < nodes:
-            raise DataError(f"a file names node {ids.max() if ids.max() >= nodes else ids.min()} of {nodes} nodes.")
-
-
-def mask_of(nodes: np.ndarray, size: int) -> np.ndarray:
-    """[size] bool, true at these ids."""
-    mask = np.zeros(size, dtype=bool)
-    mask[nodes] = True
-    return mask

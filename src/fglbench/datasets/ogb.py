@@ -10,9 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.datasets.base import Graph, canonical_edges, check_ids, mask_of
 from fglbench.datasets.catalogue import DatasetSpec
-from fglbench.datasets.graphsaint import check_ids, mask_of
 from fglbench.datasets.raw import read_raw
 from fglbench.settings import ComponentSettings
 
