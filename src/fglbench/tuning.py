@@ -2,7 +2,8 @@
 
 Every search has a journal of its own, written by one process at a time; a search that was killed goes on where it was.
 Test nodes are never looked at: a trial's value is the mean over the search's seeds of the validation accuracy of the
-round that validation selects.
+round that validation selects. Once a few trials have all seeds, one whose mean over its first seeds is below the median
+of theirs gets no more seeds.
 """
 
 import json
@@ -23,6 +24,7 @@ from fglbench.single import Single, run_single
 from fglbench.storage import exclusive, read_json, write_json, write_text
 
 _COUNTED = ("COMPLETE", "PRUNED")
+_WHOLE_TRIALS = 5  # that a median of trials is taken of at least
 
 
 def run_search(
@@ -53,7 +55,13 @@ def run_search(
     with exclusive(journal):
         _repair(journal)
         storage = JournalStorage(JournalFileBackend(str(journal)))
-        study = optuna.create_study(study_name=search.slug, storage=storage, direction="maximize", load_if_exists=True)
+        study = optuna.create_study(
+            study_name=search.slug,
+            storage=storage,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=_WHOLE_TRIALS),
+            direction="maximize",
+            load_if_exists=True,
+        )
         for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that was killed
             study.tell(trial.number, state=TrialState.FAIL)
         grid = _grid(search)
@@ -88,7 +96,7 @@ def _grid(search: SearchPlan) -> list[dict[str, Any]]:
 
 
 def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> float:
-    """The mean validation accuracy of a trial; one that did not end well on some seed is pruned."""
+    """The mean validation accuracy of a trial; pruned where it did not end well, or is not worth all seeds."""
     import optuna
 
     tried = {name: _suggest(trial, name, space) for name, space in search.space.items()}
@@ -97,8 +105,12 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         return float(same[0].value)
     study = search.trial(tried)
     config = Config.model_validate({**study.model_dump(), **values})
-    scores = []
+    scores: list[float] = []
     for cell in expand(study).cells:
+        if scores:
+            trial.report(_mean(scores), len(scores))
+            if trial.should_prune():
+                raise optuna.TrialPruned(f"below the median of other trials after {len(scores)} of the seeds")
         single = Single(config, cell, results)
         done = run_single(single, threads=threads)
         metrics = read_json(single.seed_folder("evaluate") / "metrics.json")
@@ -108,6 +120,10 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         if metrics["outcome"]["state"] != "ok":
             raise optuna.TrialPruned(metrics["outcome"]["reason"])
         scores.append(metrics["readings"]["val"]["val"]["accuracy"][study.protocol.mean])
+    return _mean(scores)
+
+
+def _mean(scores: list[float]) -> float:
     return math.fsum(scores) / len(scores)
 
 

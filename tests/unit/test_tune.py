@@ -100,6 +100,28 @@ def test_lists_are_tried_out_and_the_best_setting_is_the_one_validation_prefers(
     assert (override.datasets, override.methods, override.training) == (["digits"], ["fedavg"], {"lr": 0.1})
 
 
+def test_a_trial_below_the_median_of_whole_ones_gets_no_more_seeds(tmp_path):
+    values = [0.1, 0.09, 0.08, 0.07, 0.06, 1e-7, 1e-8]
+    tune = {**STUDY["tune"], "searches": [{"methods": ["fedavg"], "training": {"lr": values}}]}
+    (search,) = plan_searches(load_study(write(tmp_path, datasets=["digits"], tune=tune)))
+    record = run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
+    assert record["trials"] == {"complete": 5, "pruned": 2}
+    assert record["best"]["training.lr"] in values[:5]
+
+
+def test_settings_that_were_found_do_not_make_another_search(tmp_path):
+    def slugs(**changes):
+        return [search.slug for search in plan_searches(load_study(write(tmp_path, **changes)))]
+
+    found = {"overrides": [{"methods": ["FedProx"], "settings": {"mu": 0.1}, "training": {"lr": 0.02}}]}
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "found.yaml").write_text(yaml.safe_dump(found))
+    assert slugs(tuned="found") == slugs()
+    found["overrides"][0]["training"]["weight_decay"] = 0.1
+    (tmp_path / "tuned" / "found.yaml").write_text(yaml.safe_dump(found))
+    assert slugs(tuned="found") != slugs()
+
+
 def test_a_killed_search_goes_on_and_finishes_its_trials(tmp_path):
     path = write(tmp_path, datasets=["digits"], methods=[STUDY["methods"][1]])
     command = [

@@ -86,6 +86,15 @@ def _space(tune: Tune, at: Combination) -> Space:
     }
 
 
+def _unsearched(override: Override, space: Space) -> Override:
+    """An override without what is searched: every trial sets that itself, also where an earlier search has found it."""
+    parts = {
+        part: {name: value for name, value in getattr(override, part).items() if f"{part}.{name}" not in space}
+        for part in PARTS
+    }
+    return override.model_copy(update=parts)
+
+
 def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space) -> SearchPlan:
     def alone(entry: tuple[str, Entry]) -> list[Entry]:
         return [entry[1].model_copy(update={"label": entry[0]})]
@@ -99,6 +108,7 @@ def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space)
             "clients": [tune.clients],
             "seeds": tune.seeds,
             "grids": [Grid(training=grid.training)],
+            "overrides": [_unsearched(override, space) for override in applying(study.overrides, at)],
             "tune": None,
             "tuned": None,
             "tables": [],
