@@ -68,6 +68,19 @@ def test_the_protocols_of_a_table_are_said_where_datasets_differ():
     assert "Best-on-test" in " ".join(build_table(study, table_spec(reading="test")).caption)
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"tuned": "mine", "overrides": [{}]}, "Settings found by searches on validation nodes: tuned/mine.yaml."),
+        ({"tuned": None, "overrides": [{}]}, "Settings differ as the study's overrides say."),
+        ({"tuned": None, "overrides": []}, None),
+    ],
+)
+def test_settings_that_were_searched_or_overridden_are_said(settings, sentence):
+    made = build_table(study_of(frame(run_rows([0.8])), seeds=[0], settings=settings), table_spec()).caption
+    assert [line for line in made if line.startswith("Settings")] == ([sentence] if sentence else [])
+
+
 def test_training_of_single_datasets_is_said_where_they_are_shown():
     own = {"hidden": 256, "local_epochs": 5, "lr": 0.01}  # of which lr is the study's
     datasets = ["Cora", "Photo", "CS", "Computers", "DBLP"]

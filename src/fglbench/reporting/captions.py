@@ -52,6 +52,7 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
         sentences.append(f"Device: {'; '.join(devices)}")
     sentences += _protocols(study, list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place)))
     sentences += _training(study, {cell.place["dataset"] for cell in flat if cell.place})
+    sentences += _overridden(study)
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
         sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
@@ -92,6 +93,14 @@ def _training(study: Study, datasets: set[str]) -> list[str]:
             who.setdefault(", ".join(own), []).append(label)
     parts = [f"{' and '.join(labels)} with {changes}" for changes, labels in who.items()]
     return [f"Training differs by dataset: {'; '.join(parts)}"] if parts else []
+
+
+def _overridden(study: Study) -> list[str]:
+    """Where settings of single datasets, backbones or methods come from."""
+    settings = study.settings.get("settings") or {}
+    if settings.get("tuned"):
+        return [f"Settings found by searches on validation nodes: tuned/{settings['tuned']}.yaml"]
+    return ["Settings differ as the study's overrides say"] if settings.get("overrides") else []
 
 
 def _reading(study: Study, reading: str) -> str:
