@@ -33,8 +33,8 @@ from federations import Case, backbone_of, case_of, method_of, schedule_of  # no
 
 from fglbench import registry  # noqa: E402
 from fglbench.datasets.base import Graph  # noqa: E402
-from fglbench.datasets.catalogue import SbmSettings  # noqa: E402
 from fglbench.datasets.sbm import generate  # noqa: E402
+from fglbench.datasets.spec import SbmSettings  # noqa: E402
 from fglbench.federation.evaluation import Evaluator  # noqa: E402
 from fglbench.federation.federation import TEST, TRAIN, VAL  # noqa: E402
 from fglbench.federation.loop import train  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from fglbench.datasets import catalogue
-from fglbench.datasets.catalogue import Announced, Counts
+from fglbench.datasets.spec import Announced, Counts
 
 NODES, FEATURES, CLASSES = 40, 6, 4
 

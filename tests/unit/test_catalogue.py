@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fglbench.datasets import catalogue
-from fglbench.datasets.catalogue import Counts
+from fglbench.datasets.spec import Counts
 from fglbench.errors import DataError
 
 # Nodes, entries of torch_geometric's edge_index (both directions), features, classes, as its documentation prints them.

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from fglbench.datasets import catalogue, embedded, fetch, raw
 from fglbench.datasets.base import canonical_edges, content_hash, load_graph
+from fglbench.datasets.spec import Counts
 from fglbench.errors import DataError
 from fglbench.stages import download as stage
 from fglbench.stages.download import download
@@ -433,7 +434,7 @@ def test_a_bad_downloaded_file_is_set_aside(mirror, monkeypatch, serve, tmp_path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"counts": catalogue.Counts(34, 79, 33, 5)}, "edges 78 instead of 79; features 34 instead of 33; classes 4"),
+        ({"counts": Counts(34, 79, 33, 5)}, "edges 78 instead of 79; features 34 instead of 33; classes 4"),
         ({"content_hash": "0" * 64}, f"instead of {'0' * 64}"),
     ],
 )

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fglbench.datasets.base import canonical_edges, content_hash
-from fglbench.datasets.catalogue import SbmSettings
 from fglbench.datasets.sbm import generate
+from fglbench.datasets.spec import SbmSettings
 from fglbench.storage import hash_arrays
 
 
@@ -55,7 +55,7 @@ def test_equal_settings_give_equal_graphs_in_any_process():
     settings = {"nodes": 500, "average_degree": 6.0, "features": 8}
     code = (
         "from fglbench.datasets.base import content_hash; from fglbench.datasets.sbm import generate;"
-        f"from fglbench.datasets.catalogue import SbmSettings; print(content_hash(generate(SbmSettings(**{settings}))))"
+        f"from fglbench.datasets.spec import SbmSettings; print(content_hash(generate(SbmSettings(**{settings}))))"
     )
     expected = content_hash(generate(SbmSettings(**settings)))
     for hash_seed in ("1", "2"):

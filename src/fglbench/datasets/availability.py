@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fglbench.datasets.catalogue import DatasetSpec
 from fglbench.datasets.room import lacking_memory
+from fglbench.datasets.spec import DatasetSpec
 
 
 def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) -> str | None:

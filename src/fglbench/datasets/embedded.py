@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, canonical_edges
-from fglbench.datasets.catalogue import DatasetSpec
+from fglbench.datasets.spec import DatasetSpec
 from fglbench.settings import ComponentSettings
 
 NEIGHBOURS = 10

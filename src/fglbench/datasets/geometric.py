@@ -16,9 +16,9 @@ import torch_geometric.datasets
 from torch_geometric.data import Data
 
 from fglbench.datasets.base import Graph, canonical_edges
-from fglbench.datasets.catalogue import DatasetSpec
 from fglbench.datasets.components import largest_component
 from fglbench.datasets.raw import read_raw
+from fglbench.datasets.spec import DatasetSpec
 from fglbench.settings import ComponentSettings
 
 SPARSE_BELOW = 0.25

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fglbench.datasets.base import Graph, canonical_edges, check_ids, mask_of
-from fglbench.datasets.catalogue import DatasetSpec
 from fglbench.datasets.raw import read_raw
+from fglbench.datasets.spec import DatasetSpec
 from fglbench.settings import ComponentSettings
 
 _ROLES = {"train": "train.csv.gz", "val": "valid.csv.gz", "test": "test.csv.gz"}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fglbench.datasets.catalogue import DatasetSpec
+from fglbench.datasets.spec import DatasetSpec
 from fglbench.errors import ResourceError
 
 _BYTES_PER_ENTRY, _BYTES_PER_FEATURE, _BYTES_ANYWAY = 120, 4.4, 2e8

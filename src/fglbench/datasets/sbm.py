@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fglbench.datasets.base import Graph
-from fglbench.datasets.catalogue import DatasetSpec, SbmSettings
+from fglbench.datasets.spec import DatasetSpec, SbmSettings
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
 

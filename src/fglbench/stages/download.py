@@ -2,7 +2,7 @@
 
 With a mirror nothing is downloaded. Every raw file is checked by what it holds before a loader sees it, in a private
 copy; the graph that comes out must have the catalogue's counts and content hash. Of datasets that nobody could read yet
-(`catalogue.Announced`) hashes are not known: their files must be readable and hold the announced numbers. What is too
+(`spec.Announced`) hashes are not known: their files must be readable and hold the announced numbers. What is too
 large for this machine is refused before anything is fetched. Nothing asks a question.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 from fglbench.datasets import catalogue, raw
 from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
 from fglbench.datasets.card import data_card
-from fglbench.datasets.catalogue import Counts, DatasetSpec
 from fglbench.datasets.fetch import ARCHIVES, fetch
 from fglbench.datasets.room import check_room
+from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
 from fglbench.settings import ComponentSettings
 from fglbench.storage import exclusive, read_json, replacing
