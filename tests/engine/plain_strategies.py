@@ -178,10 +178,11 @@ class FedDC(Strategy):
         plan: of the run.
         alpha: weight of the penalty.
         quotient: d_i is the client's last update; else minus the mean gradient, times K lr.
+        openfgl: no mean update in the second term, and drifts that are a round late.
     """
 
-    def __init__(self, plan: Plan, alpha: float, quotient: bool):
-        self.plan, self.alpha, self.quotient = plan, alpha, quotient
+    def __init__(self, plan: Plan, alpha: float, quotient: bool, openfgl: bool = False):
+        self.plan, self.alpha, self.quotient, self.openfgl = plan, alpha, quotient, openfgl
         self.drift: dict[int, Weights] = {}
         self.update: dict[int, Weights] = {}
         self.mean_update: Weights = {}
@@ -196,7 +197,9 @@ class FedDC(Strategy):
         for name, theta in model.named().items():
             drift = self.stored(self.drift.get(client, {}), name, theta)
             loss = loss + self.alpha / 2 * (theta + drift - self.received[name]).square().sum()
-            turn = self.stored(self.update.get(client, {}), name, theta) - self.stored(self.mean_update, name, theta)
+            turn = self.stored(self.update.get(client, {}), name, theta)
+            if not self.openfgl:
+                turn = turn - self.stored(self.mean_update, name, theta)
             loss = loss + (theta * turn).sum() / (self.plan.lr * self.plan.local_epochs)
         return loss
 
@@ -215,7 +218,8 @@ class FedDC(Strategy):
         for i, t in trained.items():
             moved = {name: t.weights[name] - t.received[name] for name in t.weights}
             before = self.drift.get(i, {name: torch.zeros_like(tensor) for name, tensor in moved.items()})
-            self.drift[i] = {name: before[name] + moved[name] for name in moved}
+            added = self.update.get(i, {}) if self.openfgl else moved
+            self.drift[i] = {name: before[name] + added.get(name, 0.0) for name in moved}
             corrected.append({name: t.weights[name] + self.drift[i][name] for name in moved})
             if self.quotient:
                 self.update[i] = moved

@@ -161,6 +161,17 @@ def test_feddc(five: Case, optimiser: str, lr: float, participation: float, chun
     assert differs(result, trained(five, "fedavg", None, **schedule)[0])
 
 
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.2), ("adam", 0.003)])
+def test_feddc_of_openfgl(five: Case, optimiser: str, lr: float, participation: float) -> None:
+    schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
+    result, _ = trained(five, "feddc", None, {"alpha": 0.3, "variant": "openfgl"}, **schedule)
+    plan = plan_of(5, participation, local_epochs=3, lr=lr)
+    strategy = plain_strategies.FedDC(plan, 0.3, quotient=True, openfgl=True)
+    assert_oracle(five, result, plan, strategy, optimiser)
+    assert differs(result, trained(five, "feddc", None, {"alpha": 0.3}, **schedule)[0])
+
+
 def test_feddc_starts_as_fedprox_and_takes_twice_its_step(five: Case) -> None:
     """h_i = 0 and d_i = 0: the local loss is FedProx's; the server then averages theta_i + (theta_i - theta)."""
     federation = five.federation()

@@ -10,9 +10,13 @@ public code adds up d_i - d over the rounds, takes the drifts of all clients int
 
 The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the
 gradient, lets the loss swing, the less the larger alpha is.
+
+`variant: openfgl` is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the second term is
+<theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every client back from
+its last update, which damps the drifts.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,6 +33,7 @@ VERSION = 1
 
 class Settings(ComponentSettings):
     alpha: float = Field(0.01, ge=0, description="Weight of the pull towards the received parameters less the drift.")
+    variant: Literal["paper", "openfgl"] = Field("paper", description="The paper's algorithm, or OpenFGL's code.")
 
 
 class Method(fedavg.Method):
@@ -36,6 +41,7 @@ class Method(fedavg.Method):
         super().__init__(*arguments)
         self._mean = MeanGradients(self.federation.num_clients)
         self._drift: Parameters = {}  # h_i, [C, ...]
+        self._literal = self.settings.variant == "openfgl"
         self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
         self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), [C, ...]
@@ -49,22 +55,30 @@ class Method(fedavg.Method):
         for name in names:
             pull = self._pull[name][rows] if self._pull else step.received[name] * -self.settings.alpha
             gradients[name].add_(step.parameters[name], alpha=self.settings.alpha).add_(pull)
-        self._mean.add(step, gradients, names)
+        if not self._literal:
+            self._mean.add(step, gradients, names)
 
     def upload(self, round: base.Round) -> dict[str, Tensor]:
         """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
-        return self._mean.take(round.clients)
+        if not self._literal:
+            return self._mean.take(round.clients)
+        rows, length = rows_of(round.clients), round.schedule.lr * round.schedule.local_epochs
+        names = self.shared(list(round.parameters))
+        return {name: (round.received[name][rows] - round.parameters[name][rows]) / length for name in names}
 
     def after(self, round: base.Round, mixed: Parameters) -> None:
         sizes = self.federation.count(TRAIN)
         everyone = torch.from_numpy((sizes / sizes.sum()).astype(np.float32)).to(round.weights.device)
         rows, trained = rows_of(round.clients), self.mixing(round)
+        length = round.schedule.lr * round.schedule.local_epochs
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]
             drift = self._drift.setdefault(name, torch.zeros_like(now))
             own = self._own.setdefault(name, torch.zeros_like(now))
-            drift[rows] += now[rows] - before[rows]
+            drift[rows] += -length * own[rows] if self._literal else now[rows] - before[rows]
             own[rows] = gradient
             self._common[name] = torch.einsum("c,c...->...", everyone, own).unsqueeze(0)
             mixed[name] = mixed[name] + torch.einsum("c,c...->...", trained, drift)
-            self._pull[name] = self.settings.alpha * (drift - mixed[name]) + self._common[name] - own
+            self._pull[name] = self.settings.alpha * (drift - mixed[name]) - own
+            if not self._literal:
+                self._pull[name] += self._common[name]
