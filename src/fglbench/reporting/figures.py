@@ -8,13 +8,13 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.errors import ConfigError, suggest
+from fglbench.reporting.figures_axis import accuracy_by_clients, accuracy_by_participation
 from fglbench.reporting.figures_bars import seconds_by_method
 from fglbench.reporting.figures_base import LOOK
+from fglbench.reporting.figures_bytes import bytes_by_accuracy
 from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
 from fglbench.reporting.figures_heatmap import aggregation_weights, label_heatmap
 from fglbench.reporting.figures_labels import labels_and_convergence
-from fglbench.reporting.figures_participation import accuracy_by_participation
-from fglbench.reporting.figures_points import accuracy_by_clients, bytes_by_accuracy
 from fglbench.reporting.figures_ranks import average_ranks
 from fglbench.reporting.names import FIGURE_FORMATS
 from fglbench.reporting.records import Study

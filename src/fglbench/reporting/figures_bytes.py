@@ -1,4 +1,4 @@
-"""Final scores: against the number of clients, and against the bytes that were sent."""
+"""Final scores against the bytes that were sent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,6 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from fglbench.evaluation.statistics import Summary, summarise
 from fglbench.reporting.figures_base import (
     LOOK,
-    error_line,
     groups,
     legend,
     nothing,
@@ -24,32 +23,6 @@ from fglbench.reporting.figures_base import (
     title_of,
 )
 from fglbench.reporting.records import FIELDS, PROBLEM, Study
-
-
-def accuracy_by_clients(study: Study, spec: Mapping[str, Any]) -> Figure:
-    """The score against the number of clients, one panel per dataset and scheme, error bars of one sample standard
-    deviation over seeds."""
-    chosen = scored(study, spec)
-    if chosen.empty:
-        return nothing(spec, "score")
-    look = series_styles(study)
-    fields = ["dataset", "scheme"]
-    counts = sorted({int(value) for value in chosen["clients"]})
-    with rc_context(LOOK):
-        parts = list(groups(chosen, fields, study.order))
-        figure, axes = panels([key for key, _ in parts], title_of(spec))
-        for panel, (key, part) in zip(axes, parts, strict=True):
-            for series, rows in groups(part, ["label", "backbone"], study.order):
-                by_clients = {count: rows.loc[rows["clients"] == count, "value"].tolist() for count in counts}
-                points = [(float(count), summarise(values)) for count, values in by_clients.items() if values]
-                own = (series[0], series[1])
-                error_line(panel, points, look[own], series_name(own, chosen))
-            panel.set_xticks(counts)
-            panel.set_title(panel_title(fields, key))
-            panel.set_xlabel("Clients")
-            panel.set_ylabel(score_label(spec))
-        legend(figure, axes)
-    return figure
 
 
 def bytes_by_accuracy(study: Study, spec: Mapping[str, Any]) -> Figure:

@@ -1,0 +1,86 @@
+"""Final scores along an axis of a study: the number of clients, or the fraction of them that takes part in a round."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from fglbench.errors import ConfigError
+from fglbench.evaluation.statistics import summarise
+from fglbench.reporting.figures_base import (
+    LOOK,
+    error_line,
+    groups,
+    legend,
+    nothing,
+    panel_title,
+    panels,
+    score_label,
+    scored,
+    series_name,
+    series_styles,
+    title_of,
+)
+from fglbench.reporting.records import PROBLEM, Study
+
+
+def accuracy_by_clients(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The score against the number of clients, one panel per dataset and scheme, error bars of one sample standard
+    deviation over seeds."""
+    return _along("clients", "Clients", ["dataset", "scheme"], scored(study, spec), study, spec)
+
+
+def accuracy_by_participation(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The score against the fraction of clients, one panel per dataset, scheme and number of clients, a line for every
+    method and backbone, called by its label at the largest fraction; error bars of one sample standard deviation.
+
+    Raises:
+        ConfigError: a method has two labels at one fraction.
+    """
+    chosen = scored(study, spec)
+    if not chosen.empty and "participation" in chosen:
+        lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
+        chosen = pd.concat([rows.assign(label=_label(rows, method, spec)) for (*_, method, _), rows in lines])
+        chosen["percent"] = 100 * chosen["participation"]
+    else:
+        chosen = chosen.iloc[:0]
+    return _along("percent", "Clients in a round (%)", list(PROBLEM), chosen, study, spec)
+
+
+def _label(rows: pd.DataFrame, method: str, spec: Mapping[str, Any]) -> str:
+    """What a method is called; its settings must not differ at one fraction."""
+    names = rows.groupby("participation")["label"].unique()
+    for fraction, found in names.items():
+        if len(found) > 1:
+            raise ConfigError(
+                [
+                    f"figure '{spec['name']}': '{method}' has several labels at participation {fraction}: "
+                    f"{', '.join(sorted(found))}. Choose one of them under 'where'."
+                ]
+            )
+    return str(names.iloc[-1][0])
+
+
+def _along(
+    axis: str, name: str, fields: list[str], chosen: pd.DataFrame, study: Study, spec: Mapping[str, Any]
+) -> Figure:
+    """The scores against the column `axis`: a panel for every combination of `fields`, a line for every series."""
+    if chosen.empty:
+        return nothing(spec, "score")
+    look = series_styles(study)
+    with rc_context(LOOK):
+        parts = list(groups(chosen, fields, study.order))
+        figure, axes = panels([key for key, _ in parts], title_of(spec))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            for (label, backbone), rows in groups(part, ["label", "backbone"], study.order):
+                places = sorted(set(rows[axis].tolist()))
+                points = [(x, summarise(rows.loc[rows[axis] == x, "value"].tolist())) for x in places]
+                error_line(panel, points, look[label, backbone], series_name((label, backbone), chosen))
+            panel.set_xticks(sorted(set(chosen[axis].tolist())))
+            panel.set_title(panel_title(fields, key))
+            panel.set_xlabel(name)
+            panel.set_ylabel(score_label(spec))
+        legend(figure, axes)
+    return figure
