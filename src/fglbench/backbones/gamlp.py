@@ -70,32 +70,30 @@ class Backbone(base.Backbone):
         h = hidden = view.bias(h, parameters["0.bias"], level=0)
         for layer in range(1, self.settings.depth):
             slope = view.bias(h.new_zeros(len(h), 1), parameters[f"{layer - 1}.slope"], level=0)
-            hidden = torch.where(h > 0, h, slope * h)
+            hidden = torch.prelu(h.T, slope.squeeze(1)).T
             h = view.linear(dropout(hidden, view.ptrs[0]), parameters[f"{layer}.weight"], level=0)
             h = view.bias(h, parameters[f"{layer}.bias"], level=0)
         return Output(h, hidden, hidden_level=0)
 
     def _recursive(self, parameters: Parameters, view: View) -> tuple[list[Tensor], list[Tensor]]:
         """Every hop's first linear map [rows, out] and its score [rows, 1]."""
-        # One map for all hops: the first layer of the perceptron beside the two parts of s, [S, features, out + 2].
-        weight = torch.cat([parameters["0.weight"], parameters["attention.weight"]], dim=2)
-        out = parameters["0.weight"].shape[2]
-        mapped, history, own = zip(*(product.split([out, 1, 1], dim=1) for product in view.each([weight])), strict=True)
+        # Two maps: a copy of the wide weights beside those of the scores would take longer than the second one.
+        mapped = view.each([parameters["0.weight"]])
+        history, own = zip(*(both.split(1, dim=1) for both in view.each([parameters["attention.weight"]])), strict=True)
         past = torch.cat(history, dim=1)
         scores: list[Tensor] = []
         for hop in range(self.hops + 1):
             before = (past[:, :hop] * torch.cat(scores, dim=1).softmax(1)).sum(1, keepdim=True) if hop else history[0]
             scores.append(view.bias(before + own[hop], parameters["attention.bias"], level=0).sigmoid())
-        return list(mapped), scores
+        return mapped, scores
 
     def _jk(self, parameters: Parameters, view: View) -> tuple[list[Tensor], list[Tensor]]:
         """Every hop's first linear map [rows, out] and its score [rows, 1]."""
+        mapped = view.each([parameters["0.weight"]])
         # All parts of s for all hops, though a hop needs two of them: one map, which is propagated once.
-        weight = torch.cat([parameters["0.weight"], parameters["attention.weight"]], dim=2)
-        out = parameters["0.weight"].shape[2]
-        mapped, references, own = zip(
-            *(product.split([out, self.hops + 1, 1], dim=1) for product in view.each([weight])), strict=True
-        )
-        reference = torch.stack([part[:, hop] for hop, part in enumerate(references)]).sum(0).unsqueeze(1)
-        scores = [view.bias(reference + part, parameters["attention.bias"], level=0).sigmoid() for part in own]
-        return list(mapped), scores
+        parts = view.each([parameters["attention.weight"]])
+        reference = torch.stack([part[:, hop] for hop, part in enumerate(parts)]).sum(0).unsqueeze(1)
+        scores = [
+            view.bias(reference + part[:, -1:], parameters["attention.bias"], level=0).sigmoid() for part in parts
+        ]
+        return mapped, scores
