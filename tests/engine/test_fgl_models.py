@@ -81,10 +81,10 @@ def test_missing_neighbours_are_those_that_the_hidden_nodes_were(tiny: Case, sha
 # ---- the generator
 
 
-def test_vectors_of_counts() -> None:
-    owners, slots = vectors_of(np.array([2, 0, 3]))
-    assert owners.tolist() == [0, 0, 2, 2, 2]
-    assert slots.tolist() == [0, 1, 0, 1, 2]
+def test_vectors_of_counts_go_by_client_number_and_node() -> None:
+    owners, slots = vectors_of(np.array([2, 0, 3, 1, 2]), np.array([0, 3, 3, 5]))
+    assert owners.tolist() == [0, 2, 0, 2, 2, 3, 4, 4]
+    assert slots.tolist() == [0, 0, 1, 1, 2, 0, 0, 1]
 
 
 @pytest.mark.parametrize("sparse", [True, False])

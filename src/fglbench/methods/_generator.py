@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, smooth_l1_loss
+from torch.nn.functional import cross_entropy, mse_loss, smooth_l1_loss
 
 from fglbench.backbones import sage
 from fglbench.backbones.base import linear_layers
@@ -32,9 +32,9 @@ class Hidden:
         federation: the n nodes that stay.
         ptr: [S + 1] their boundaries by client.
         missing: [n] float32 hidden neighbours.
-        owners: [M] ascending, the node of each vector.
+        owners: [M] the node of each vector.
         slots: [M] which of its node's vectors it is.
-        vector_ptr: [S + 1] boundaries of the vectors.
+        vector_ptr: [S + 1] boundaries of the vectors by client.
         mean, vector_mean: [S, n] and [S, M] sums over a client's nodes and vectors, divided by its nodes.
     """
 
@@ -52,8 +52,8 @@ class Hidden:
         self.ptr = self.federation.ptr.tolist()
         self.missing = torch.from_numpy(impaired.missing).float().to(device)
         counts = np.minimum(impaired.missing, neighbours)
-        self.owners, self.slots = vectors_of(counts)
-        self.vector_ptr = np.searchsorted(self.owners, self.federation.ptr).tolist()
+        self.owners, self.slots = vectors_of(counts, self.federation.ptr)
+        self.vector_ptr = np.concatenate([[0], np.cumsum(counts)])[self.federation.ptr].tolist()
         shares = (1.0 / np.maximum(np.diff(self.federation.ptr), 1)).astype(np.float32)
         self.mean, self.vector_mean = (
             SparseOperator(
@@ -95,10 +95,17 @@ class Hidden:
         return replace(self.view, features=[x])
 
 
-def vectors_of(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of [n] counts the node of each vector, ascending, and its number among that node's: [counts.sum()] both."""
+def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The node of each vector, and its number among that node's: [counts.sum()] both, by client, number and node.
+
+    Args:
+        counts: [n] vectors of each node.
+        ptr: [S + 1] boundaries of the nodes by client.
+    """
     owners = np.repeat(np.arange(len(counts)), counts)
-    return owners, np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    slots = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.lexsort((slots, np.searchsorted(ptr, owners, side="right")))
+    return owners[order], slots[order]
 
 
 class Candidates:
@@ -182,6 +189,9 @@ class Generator:
             "head": linear_layers(stream, layers),
             "classifier": self._classifier.initial(stream),
         }
+        # A layer for each of a node's vectors, so that only those asked for are computed.
+        start["head"]["2.weight"] = start["head"]["2.weight"].view(width, *self._shape).transpose(0, 1).contiguous()
+        start["head"]["2.bias"] = start["head"]["2.bias"].view(self._shape)
         self.parameters = {
             part: {name: own.to(device).requires_grad_() for name, own in stacked.stack(one, len(clients)).items()}
             for part, one in start.items()
@@ -204,7 +214,7 @@ class Generator:
         Args:
             z: [n, width] representations.
             ptr: their boundaries by client.
-            owners, slots: [M] the node of each vector, ascending, and its number.
+            owners, slots: [M] the node of each vector and its number, in the order of `vectors_of`.
         """
         nodes, node_of = np.unique(owners, return_inverse=True)
         own_ptr = np.searchsorted(nodes, ptr).tolist()
@@ -213,9 +223,13 @@ class Generator:
             torch.randn(int(size), z.shape[1], generator=own) for size, own in zip(sizes, self._streams, strict=True)
         ]
         noisy = z[torch.from_numpy(nodes).to(z.device)] + torch.cat(noise).to(z.device)
-        all_of_a_node = self._layer(2, self._layer(1, noisy, own_ptr).relu(), own_ptr).tanh()
-        places = torch.from_numpy(node_of * self._shape[0] + slots).to(z.device)
-        return all_of_a_node.reshape(-1, self._shape[1])[places]
+        h = self._layer(1, noisy, own_ptr).relu()[torch.from_numpy(node_of).to(z.device)]
+        number, features = self._shape
+        group = (np.searchsorted(ptr, owners, side="right") - 1) * number + slots
+        group_ptr = np.searchsorted(group, np.arange(len(self._streams) * number + 1)).tolist()
+        head = self.parameters["head"]
+        weight, bias = head["2.weight"].reshape(-1, h.shape[1], features), head["2.bias"].reshape(-1, features)
+        return stacked_bias(stacked_linear(h, weight, group_ptr), bias, group_ptr).tanh()
 
     def _layer(self, number: int, x: Tensor, ptr: list[int]) -> Tensor:
         head: Parameters = self.parameters["head"]
@@ -230,7 +244,7 @@ class Generator:
         """
         settings = self._settings
         every = [tensor for part in self.parameters.values() for tensor in part.values()]
-        optimiser = torch.optim.Adam(every, lr=settings.lr)
+        optimiser = torch.optim.Adam(every, lr=settings.lr, fused=True)
         encode = self.encode(hidden.federation)
         for epoch in range(settings.epochs + settings.federated_epochs):
             optimiser.zero_grad()
@@ -249,9 +263,9 @@ class Generator:
         degrees = smooth_l1_loss(self.degrees(z, hidden.ptr), hidden.missing, reduction="none").unsqueeze(1)
         vectors = self.vectors(z, hidden.ptr, hidden.owners, hidden.slots)
         constant = vectors.detach()
-        distance = settings.feature_weight * (vectors - hidden.nearest(constant)).square().sum(1, keepdim=True)
+        distance = settings.feature_weight * _distance(vectors, hidden.nearest(constant))
         if pull is not None:
-            distance = distance + settings.cross_weight * (vectors - pull(constant)).square().sum(1, keepdim=True)
+            distance = distance + settings.cross_weight * _distance(vectors, pull(constant))
         view = hidden.mended_view(vectors)
         logits = self._classifier.forward(self.parameters["classifier"], view, no_dropout).logits
         classes = cross_entropy(logits, view.labels, reduction="none").unsqueeze(1)
@@ -260,10 +274,10 @@ class Generator:
 
     @torch.no_grad()
     def generate(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
-        """The owner [G] of each generated neighbour, ascending, and its features [G, num_features] float32."""
+        """The owner [G] of each generated neighbour, by client, and its features [G, num_features] float32."""
         z, ptr = self.encode(federation)(), federation.ptr.tolist()
         counts = self.degrees(z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
-        owners, slots = vectors_of(counts)
+        owners, slots = vectors_of(counts, federation.ptr)
         return owners, self.vectors(z, ptr, owners, slots).cpu().numpy()
 
     def exchanged_bytes(self, hidden: Hidden) -> int:
@@ -271,6 +285,11 @@ class Generator:
         head = stacked.bytes_of(self.parameters["head"], [name for name in self.parameters["head"] if name[0] != "0"])
         nodes = len(np.unique(hidden.owners))
         return 4 * nodes * self._settings.width + head * len(self._streams)
+
+
+def _distance(vectors: Tensor, others: Tensor) -> Tensor:
+    """[M, 1] squared distances; two passes over the vectors forward and one back, half as many as of a difference."""
+    return mse_loss(vectors, others, reduction="none").sum(1, keepdim=True)
 
 
 def _dense(rows: np.ndarray | sp.csr_matrix, like: Tensor) -> Tensor:

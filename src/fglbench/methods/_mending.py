@@ -62,7 +62,7 @@ def mend(federation: Federation, owners: np.ndarray, features: np.ndarray | None
 
     Args:
         federation: with the mean over neighbours as operator.
-        owners: [G] ascending rows of the federation.
+        owners: [G] rows of the federation, those of a client beside each other and the clients in their order.
         features: [G, num_features] float32; None leaves the added rows zero.
 
     Returns:

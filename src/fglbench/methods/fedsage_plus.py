@@ -29,7 +29,7 @@ from fglbench.methods._generator import Candidates, Generator, Hidden, others_me
 from fglbench.methods._mending import mend, some_clients
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 1
+VERSION = 2
 
 
 class Settings(AggregatedSettings):
