@@ -44,7 +44,7 @@ class Method(fedavg.Method):
         self._literal = self.settings.variant == "openfgl"
         self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
-        self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), [C, ...]
+        self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), openfgl: without d, [C, ...]
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}

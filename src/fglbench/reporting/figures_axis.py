@@ -40,12 +40,11 @@ def accuracy_by_participation(study: Study, spec: Mapping[str, Any]) -> Figure:
         ConfigError: a method has two labels at one fraction.
     """
     chosen = scored(study, spec)
-    if not chosen.empty and "participation" in chosen:
-        lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
-        chosen = pd.concat([rows.assign(label=_label(rows, method, spec)) for (*_, method, _), rows in lines])
-        chosen["percent"] = 100 * chosen["participation"]
-    else:
-        chosen = chosen.iloc[:0]
+    if chosen.empty or "participation" not in chosen:
+        return nothing(spec, "score")
+    lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
+    chosen = pd.concat([rows.assign(label=_label(rows, method, spec)) for (*_, method, _), rows in lines])
+    chosen["percent"] = 100 * chosen["participation"]
     return _along("percent", "Clients in a round (%)", list(PROBLEM), chosen, study, spec)
 
 
