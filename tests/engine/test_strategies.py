@@ -172,6 +172,19 @@ def test_feddc_of_openfgl(five: Case, optimiser: str, lr: float, participation: 
     assert differs(result, trained(five, "feddc", None, {"alpha": 0.3}, **schedule)[0])
 
 
+def test_feddc_of_openfgl_counts_the_steps_of_batches(five: Case) -> None:
+    """d_i / (K lr): K is the number of local steps, which differs by client where there are batches."""
+    schedule: dict[str, Any] = {"rounds": 1, "local_epochs": 3, "batch_size": 2, "evaluate": "trained", "lr": 0.003}
+    result, method = trained(five, "feddc", None, {"variant": "openfgl"}, **schedule)
+    nodes = five.federation(**SETTINGS).count(TRAIN)
+    assert len({-(-n // 2) for n in nodes}) > 2
+    for client, count in enumerate(nodes):
+        length = 0.003 * 3 * max(1, -(-count // 2))
+        for name, start in initial_of(five).items():
+            update = result.parameters["last"][name][client] - start
+            torch.testing.assert_close(-method._own[name][client] * length, update, rtol=0, atol=1e-6)
+
+
 def test_feddc_starts_as_fedprox_and_takes_twice_its_step(five: Case) -> None:
     """h_i = 0 and d_i = 0: the local loss is FedProx's; the server then averages theta_i + (theta_i - theta)."""
     federation = five.federation()

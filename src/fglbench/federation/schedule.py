@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -27,3 +29,8 @@ class Schedule:
     evaluate: str
     selection_mean: str
     batch_size: int | None = None
+
+    def steps(self, nodes: np.ndarray) -> np.ndarray:
+        """[...] int64: the local steps in a round of clients with so many training nodes, K of the papers."""
+        batches = 1 if self.batch_size is None else -(-nodes // self.batch_size)
+        return np.full(nodes.shape, self.local_epochs) * batches

@@ -62,20 +62,25 @@ class Method(fedavg.Method):
         """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
         if not self._literal:
             return self._mean.take(round.clients)
-        rows, length = rows_of(round.clients), round.schedule.lr * round.schedule.local_epochs
-        names = self.shared(list(round.parameters))
-        return {name: (round.received[name][rows] - round.parameters[name][rows]) / length for name in names}
+        rows, names = rows_of(round.clients), self.shared(list(round.parameters))
+        updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in names}
+        return {name: update / self._length(round, update) for name, update in updates.items()}
+
+    def _length(self, round: base.Round, like: Tensor) -> Tensor:
+        """K lr of the round's clients, [S, 1, ...] to go with [S, ...]."""
+        steps = round.schedule.steps(self.federation.count(TRAIN)[round.clients])
+        lengths = torch.from_numpy((round.schedule.lr * steps).astype(np.float32))
+        return lengths.to(like.device).view(-1, *[1] * (like.dim() - 1))
 
     def after(self, round: base.Round, mixed: Parameters) -> None:
         sizes = self.federation.count(TRAIN)
         everyone = torch.from_numpy((sizes / sizes.sum()).astype(np.float32)).to(round.weights.device)
         rows, trained = rows_of(round.clients), self.mixing(round)
-        length = round.schedule.lr * round.schedule.local_epochs
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]
             drift = self._drift.setdefault(name, torch.zeros_like(now))
             own = self._own.setdefault(name, torch.zeros_like(now))
-            drift[rows] += -length * own[rows] if self._literal else now[rows] - before[rows]
+            drift[rows] += -self._length(round, now) * own[rows] if self._literal else now[rows] - before[rows]
             own[rows] = gradient
             self._common[name] = torch.einsum("c,c...->...", everyone, own).unsqueeze(0)
             mixed[name] = mixed[name] + torch.einsum("c,c...->...", trained, drift)
