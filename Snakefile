@@ -33,7 +33,6 @@ rule all:
     default_target: True
     input:
         [study_files(study) for study in PLAN.active],
-        [f"{RESULTS}/tracking/{study}.json" for study in PLAN.active if PLAN.config.tracking.enabled],
 
 
 onstart:
@@ -47,5 +46,5 @@ onstart:
 onsuccess:
     from fglbench.reporting.summary import summary
 
-    for study in PLAN.active:
+    for study in asked():
         print(summary(Path(RESULTS), study, REFERENCES), flush=True)

@@ -47,6 +47,19 @@ def curve_rows(cell: str) -> pd.DataFrame:
     return pd.DataFrame({"cell": cell, "round": rounds, **columns, "train_loss": loss, "bytes_up": 100 * rounds})
 
 
+SETTINGS = {
+    "dataset": {"settings": {}},
+    "partition": {"settings": {"resolution": 1.0}, "split": {"train": 0.2}},
+    "prepared": {"features": "raw"},
+    "method": {
+        "settings": {"mu": 0.01},
+        "backbone": {"settings": {"hidden": 64}},
+        "training": {"rounds": ROUNDS, "lr": 0.01},
+        "evaluate": "aggregated",
+    },
+}
+
+
 def write_records(results: Path, rows: list[dict], curves: list[pd.DataFrame], study: str = "grid") -> Path:
     """The four files of a study, and the `run.json` of each cell."""
     folder = results / "studies" / study
@@ -56,19 +69,8 @@ def write_records(results: Path, rows: list[dict], curves: list[pd.DataFrame], s
     pd.DataFrame({"client": [0]}).to_parquet(folder / "partitions.parquet")
     write_json(folder / "study.json", {"name": study, "training": {"lr": 0.01}, "protocol": {"reading": "val"}})
     for cell in {row["cell"] for row in rows if row["outcome"] != "not_run"}:
-        settings = {
-            "dataset": {"settings": {}},
-            "partition": {"settings": {"resolution": 1.0}, "split": {"train": 0.2}},
-            "prepared": {"features": "raw"},
-            "method": {
-                "settings": {"mu": 0.01},
-                "backbone": {"settings": {"hidden": 64}},
-                "training": {"rounds": ROUNDS, "lr": 0.01},
-                "evaluate": "aggregated",
-            },
-        }
         path = results / "train" / "cora" / "louvain-k10-0" / "fedavg-gcn-0" / f"seed{cell}" / "run.json"
-        write_json(path, {"cell": cell, "settings": settings})
+        write_json(path, {"cell": cell, "settings": SETTINGS})
     return folder
 
 
@@ -141,6 +143,19 @@ def test_a_centralised_cell_is_one_run_that_names_all_its_columns(results: Path)
     assert (run.params["scheme"], run.params["clients"]) == ("louvain, metis", "10")
     (tracked,) = (run for run in tracked_runs(load_study(results / "studies/grid"), results) if run.cell == "cc")
     assert len(tracked.curves["val_accuracy"]) == ROUNDS
+
+
+def test_cells_that_did_not_run_here_have_the_parameters_of_their_specification(results: Path) -> None:
+    ran = {run.cell: run for run in tracked_runs(load_study(results / "studies/grid"), results)}
+    for path in (results / "train").rglob("run.json"):
+        path.unlink()
+    other = {**SETTINGS, "method": {**SETTINGS["method"], "training": {"rounds": 7, "lr": 0.01}}}
+    found = tracked_runs(load_study(results / "studies/grid"), results, {"aa": SETTINGS, "cc": other})
+    taken = {run.cell: run for run in found}
+    assert taken["aa"].parameters == ran["aa"].parameters
+    assert taken["cc"].parameters["training.rounds"] == "7"
+    assert taken["cc"].parameters["config_hash"] != ran["cc"].parameters["config_hash"]
+    assert set(taken["dd"].parameters) == {"dataset", "scheme", "clients", "method", "backbone", "label", "seed"}
 
 
 def test_twice_is_the_same_number_of_runs(results: Path) -> None:

@@ -101,6 +101,17 @@ def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
     assert set(partitions["scheme"]) == {"louvain", "random"}
 
 
+def test_a_study_on_the_command_line_is_the_one_that_is_told_of_and_tracked(tmp_path: Path):
+    write_config(tmp_path, datasets=["karate", "cora"], data={"mirror": "."})
+    done = run_snakemake(tmp_path, "--cores", "2", "fedgta-gcn")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fedgta-gcn: 100 ok" in done.stdout
+    assert "Report: " in done.stdout
+    assert "not run: cora" not in done.stdout + done.stderr  # of the configuration, which nobody asked for
+    assert not (tmp_path / "results" / "studies" / "grid").exists()
+    assert json.loads((tmp_path / "results" / "tracking" / "fedgta-gcn.json").read_text())["imported"] == 100
+
+
 def test_only_what_is_finished_is_shown(finished: Path, tmp_path: Path):
     shutil.copytree(finished / "results", tmp_path / "results", ignore=shutil.ignore_patterns("tables", "studies"))
     runs = sorted((tmp_path / "results" / "train").rglob("run.json"))

@@ -3,7 +3,7 @@
 
 rule collect_study:
     input:
-        lambda wildcards: PLAN.evaluated(wildcards.study),
+        lambda wildcards: PLAN.evaluated(wanted(wildcards.study)),
     output:
         runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
         curves=f"{RESULTS}/studies/{{study}}/curves.parquet",

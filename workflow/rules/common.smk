@@ -1,4 +1,4 @@
-# Configuration, path patterns and resources shared by the stages; no rules but the named targets.
+# Configuration, path patterns and resources shared by the stages; no rules.
 
 import os
 import re
@@ -36,17 +36,15 @@ try:
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None
 
-if workflow.is_main_process:
-    if found := look(Path(PLAN.root)):
-        logger.warning(found)
-    for slug, reason in {slug: why for study in PLAN.active for slug, why in PLAN.not_run(study).items()}.items():
-        logger.warning(f"not run: {slug}: {reason}")
+if workflow.is_main_process and (found := look(Path(PLAN.root))):
+    logger.warning(found)
 
 RESULTS = PLAN.root
 LOGS = f"{RESULTS}/logs"
 BENCHMARKS = f"{RESULTS}/benchmarks"
 CONDA = "../../envs/cpu.yaml"
 CONDA_TRAINING = "../../envs/gpu.yaml"
+SAID = set()
 STUDY_SPECS = {study: expansion.study.model_dump() for study, expansion in PLAN.studies.items()}
 
 
@@ -80,8 +78,25 @@ def grows(amount):
     return lambda wildcards, attempt: (amount(wildcards) if callable(amount) else amount) * 2 ** (attempt - 1)
 
 
+def asked():
+    """The studies that the command line names, and those of the configuration where it names anything else."""
+    targets = set(workflow.dag_settings.targets or ["all"])
+    others = targets - set(PLAN.studies)
+    return [study for study in PLAN.studies if study in targets or (others and study in PLAN.active)]
+
+
+def wanted(study):
+    """The study, once what cannot be run of it is said."""
+    if workflow.is_main_process:
+        for line in (f"not run: {slug}: {reason}" for slug, reason in PLAN.not_run(study).items()):
+            if line not in SAID:
+                logger.warning(line)
+                SAID.add(line)
+    return study
+
+
 def study_files(study):
-    """Records, tables, figures and report of a study, and their checksums."""
+    """Records, tables, figures and report of a study, their checksums, and the import of its runs."""
     names = {
         "studies": ["runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json"],
         "tables": table_files(STUDY_SPECS[study]),
@@ -90,4 +105,5 @@ def study_files(study):
     made = {stage: [f"{RESULTS}/{stage}/{study}/{name}" for name in found] for stage, found in names.items()}
     made["report"] = [f"{RESULTS}/report/{study}.html"]
     files = [path for paths in made.values() for path in paths]
-    return files + [f"{RESULTS}/checksums/{stage}/{study}.json" for stage, paths in made.items() if paths]
+    files += [f"{RESULTS}/checksums/{stage}/{study}.json" for stage, paths in made.items() if paths]
+    return files + ([f"{RESULTS}/tracking/{study}.json"] if PLAN.tracked else [])

@@ -27,6 +27,6 @@ rule download_dataset:
 
 rule data:
     input:
-        PLAN.graphs(PLAN.active),
+        lambda wildcards: PLAN.graphs(map(wanted, PLAN.active)),
     message:
         "graphs of all datasets are in place"

@@ -27,6 +27,8 @@ rule track_study:
         experiment=PLAN.config.tracking.experiment,
         results=lambda wildcards, input: RESULTS,
         failures=lambda wildcards: FAILED_IMPORTS[wildcards.study],
+        settings=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
+        components=PLAN.components,
     message:
         "import the runs of study {wildcards.study} into MLflow"
     script:

@@ -39,6 +39,6 @@ rule train_cell:
 
 rule train:
     input:
-        PLAN.trained(PLAN.active),
+        lambda wildcards: PLAN.trained(map(wanted, PLAN.active)),
     message:
         "all cells are trained"

@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+from fglbench.config.expand import expand
+from fglbench.config.schema import Study
+from fglbench.registry import use_folders
 from fglbench.stages.job import logged
 from fglbench.stages.track import track
 from fglbench.tracking import TrackingError
 from fglbench.tracking.postponed import postpone
 
 with logged(snakemake.log[0]) as say:
+    use_folders([Path(folder) for folder in snakemake.params.components])
+    specs = {cell.id: cell.specs for cell in expand(Study.model_validate(snakemake.params.settings)).cells}
     output, failures = Path(snakemake.output[0]), snakemake.params.failures
     try:
         track(
@@ -17,6 +22,7 @@ with logged(snakemake.log[0]) as say:
             uri=snakemake.params.uri,
             experiment=snakemake.params.experiment,
             failures=failures,
+            specs=specs,
         )
     except TrackingError as error:
         # The study is complete without its import; the next run of the workflow tries again.

@@ -58,6 +58,7 @@ class Plan:
         mirror = mirror_of(self.config)
         self.mirror = str(mirror) if mirror else None
         self.forbidden = None if self.config.data.download else f"{source}: data.download: false"
+        self.tracked = self.config.tracking.enabled and not self.config.only_finished
         self.components = [str(Path(folder).resolve()) for folder in self.config.components]
         fields = {key: getattr(self.config, key) for key in Study.model_fields}
         grid = Study.model_construct(**fields)

@@ -296,9 +296,7 @@ class Config(Study):
         description="Which cells are taken from the packed records of results/published (or FGLBENCH_PUBLISHED) and "
         "not run: those of study files, those of this file as well, or none.",
     )
-    only_finished: bool = Field(
-        False, description="Show the cells that are finished or packed and run no other; those are shown as not run."
-    )
+    only_finished: bool = Field(False, description="Show the cells that are finished or packed; run and track nothing.")
     components: list[str] = Field([], description="Folders with your own methods, backbones and partition schemes.")
     results: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] = Field(
         "results", description="Folder for everything that is made, below the working directory."

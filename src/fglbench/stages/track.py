@@ -1,6 +1,7 @@
 """The track stage: imports the finished runs of a study into MLflow, in one process, from its records."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ from fglbench.tracking.runs import tracked_runs
 
 
 def track(
-    study_folder: Path, results: Path, output: Path, uri: str | None, experiment: str | None, failures: int = 0
+    study_folder: Path,
+    results: Path,
+    output: Path,
+    uri: str | None,
+    experiment: str | None,
+    failures: int = 0,
+    specs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Imports every finished cell once and writes to `output` what was done; prints the command that shows the runs.
 
@@ -22,6 +29,7 @@ def track(
         uri: tracking URI; None: MLFLOW_TRACKING_URI, else SQLite in `results/tracking`.
         experiment: None: the name of the study.
         failures: how often this import was tried in vain.
+        specs: the specifications of cells that did not run here, by id.
 
     Raises:
         StorageError: a record is missing or unreadable.
@@ -32,7 +40,7 @@ def track(
     name = study.settings["name"]
     address = resolve_uri(uri, folder)
     chosen = experiment or name
-    counts = import_runs(tracked_runs(study, results), name, chosen, address, folder)
+    counts = import_runs(tracked_runs(study, results, specs), name, chosen, address, folder)
     shown = without_password(address, address)
     command = f"open {shown}" if shown.startswith("http") else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
     done = {"uri": shown, "experiment": chosen, **counts, "command": command, "failures": failures}

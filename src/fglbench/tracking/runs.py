@@ -48,18 +48,19 @@ class TrackedRun:
         return fingerprint([self.name, self.outcome, self.parameters, self.metrics, self.curves], digits=16)
 
 
-def tracked_runs(study: Study, results: Path) -> list[TrackedRun]:
+def tracked_runs(study: Study, results: Path, specs: Mapping[str, Any] | None = None) -> list[TrackedRun]:
     """All finished cells of a study, each once, in the order of the records.
 
     Args:
         study: the collected records.
-        results: the results folder; `train/` below it holds the full settings of each cell.
+        results: the results folder; `train/` below it holds the full settings of each cell that ran here.
+        specs: those of the others, by cell id.
     """
     finished = study.runs[study.runs["outcome"] != NOT_RUN]
     curves = dict(iter(study.curves.groupby("cell"))) if len(study.curves) else {}
     records = dict(_records(results))
     return [
-        _tracked(str(cell), rows, curves.get(cell), records.get(str(cell)), study)
+        _tracked(str(cell), rows, curves.get(cell), records.get(str(cell)), (specs or {}).get(str(cell)), study)
         for cell, rows in finished.groupby("cell", sort=False)
     ]
 
@@ -75,13 +76,15 @@ def _tracked(
     rows: pd.DataFrame,
     curve: pd.DataFrame | None,
     record: tuple[Path, dict[str, Any]] | None,
+    specs: dict[str, Any] | None,
     study: Study,
 ) -> TrackedRun:
     places = list(rows[[*FIELDS, "seed", "outcome"]].drop_duplicates().itertuples(index=False))
     # A centralised cell stands in several columns of a table: it is one run, which names them all.
     place = {name: ", ".join(dict.fromkeys(str(getattr(at, name)) for at in places)) for name in FIELDS}
     seed, outcome = places[0].seed, str(places[0].outcome)
-    settings = record[1]["settings"] if record else {"method": {"training": study.settings["training"]}}
+    settings = record[1]["settings"] if record else specs
+    known = {**flat(settings), "config_hash": fingerprint(settings, digits=16)} if settings else {}
     metrics = dict(_metrics(rows, study.settings["protocol"]["reading"]))
     rounds = (
         pd.DataFrame(columns=["round", "train_seconds", *CURVES]) if curve is None else curve.drop_duplicates("round")
@@ -90,10 +93,7 @@ def _tracked(
         cell=cell,
         name=f"{place['label']} {place['backbone']} {place['dataset']} seed {seed}",
         outcome=outcome,
-        parameters={
-            **{name: _short(value) for name, value in {**place, "seed": seed, **flat(settings)}.items()},
-            "config_hash": fingerprint(settings, digits=16),
-        },
+        parameters={name: _short(value) for name, value in {**place, "seed": seed, **known}.items()},
         metrics=metrics,
         curves={name: list(_points(rounds, name)) for name in CURVES},
         seconds=dict(_points(rounds, "train_seconds")),
@@ -118,18 +118,17 @@ def _points(rounds: pd.DataFrame, name: str) -> Iterator[tuple[int, float]]:
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The resolved settings of a cell as `run.json` keeps them, as one level: `method.mu`, `backbone.hidden`, ..."""
-    method, partition = settings["method"], settings.get("partition", {})
+    method, partition, prepared = (settings[part] for part in ("method", "partition", "prepared"))
     sections = {
-        "dataset": settings.get("dataset", {}).get("settings", {}),
-        "scheme": partition.get("settings", {}),
-        "split": partition.get("split", {}),
-        "method": method.get("settings", {}),
-        "backbone": method.get("backbone", {}).get("settings", {}),
+        "dataset": settings["dataset"]["settings"],
+        "scheme": partition["settings"],
+        "split": partition["split"],
+        "method": method["settings"],
+        "backbone": method["backbone"]["settings"],
         "training": method["training"],
     }
     values = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    prepared = settings.get("prepared", {})
-    protocol = {"evaluate": method.get("evaluate"), **{name: prepared.get(name) for name in ("features", "setting")}}
+    protocol = {"evaluate": method["evaluate"], **{name: prepared.get(name) for name in ("features", "setting")}}
     return values | {key: value for key, value in protocol.items() if value is not None}
 
 
