@@ -2,15 +2,19 @@
 
 Every search has a journal of its own, written by one process at a time; a search that was killed goes on where it was.
 Test nodes are never looked at: a trial's value is the mean over the search's seeds of the validation accuracy of the
-round that validation selects. Once a few trials have all seeds, one whose mean over its first seeds is below the median
-of theirs gets no more seeds.
+round that validation selects. Once a few settings have all seeds, one whose mean over its first seeds is below the
+median of theirs gets no more seeds.
+
+A trial that failed, ran out of memory or took its process with it is tried again, and after `_TRIES` times given up.
 """
 
 import json
 import math
 import shutil
+from collections import Counter
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
@@ -21,10 +25,17 @@ from fglbench.config.searches import SearchPlan
 from fglbench.errors import FglbenchError
 from fglbench.seeding import derive
 from fglbench.single import Single, run_single
+from fglbench.stages.run_record import TRIED_AGAIN
 from fglbench.storage import exclusive, read_json, write_json, write_text
 
 _COUNTED = ("COMPLETE", "PRUNED")
-_WHOLE_TRIALS = 5  # that a median of trials is taken of at least
+_WHOLE_TRIALS = 5  # different settings that a median is taken of at least
+_TRIES = 3
+_BLAMELESS = "blameless"  # marks trials that ended by what no setting is to blame for, such as missing data
+
+
+class _FailedError(Exception):
+    """A trial ended in a way that another try may not."""
 
 
 def run_search(
@@ -32,10 +43,12 @@ def run_search(
 ) -> dict[str, Any]:
     """Runs the trials of a search that are not done yet.
 
+    Settings that were tried before count again, but are not run again.
+
     Args:
         search: what is tried.
         trials: how many settings; fewer where there are not as many.
-        values: `device`, `data` and `jobs` of a configuration.
+        values: `device`, `mode`, `data` and `jobs` of a configuration; of `jobs`, limits of a process are not its work.
         results: the results folder; data and partitions are shared with all studies.
         folder: of the study's searches: `<slug>.journal` and, in the end, `<slug>.json`.
         threads: of torch.
@@ -58,7 +71,6 @@ def run_search(
         study = optuna.create_study(
             study_name=search.slug,
             storage=storage,
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=_WHOLE_TRIALS),
             direction="maximize",
             load_if_exists=True,
         )
@@ -66,15 +78,40 @@ def run_search(
             study.tell(trial.number, state=TrialState.FAIL)
         grid = _grid(search)
         wanted = min(trials, len(grid)) if grid else trials
-        while len(done := [trial for trial in study.trials if trial.state.name in _COUNTED]) < wanted:
-            tried = [trial.params for trial in done]
-            if grid:
-                study.enqueue_trial(next(params for params in grid if params not in tried))
+        while len(done := _settled(study)) < wanted:
+            if grid and not study.get_trials(states=(TrialState.WAITING,)):
+                study.enqueue_trial(next(params for params in grid if params not in done))
             study.sampler = optuna.samplers.TPESampler(seed=derive(len(done), search.slug) % 2**32)
-            study.optimize(lambda trial: _value(trial, search, values, results, threads), n_trials=1)
+            _try(study, study.ask(), search, values, results, threads)
         record = _record(search, study)
         write_json(folder / f"{search.slug}.json", record)
     return record
+
+
+def _settled(study: Any) -> list[dict[str, Any]]:
+    """The settings of the trials that count: those that ended, and once each those that are given up."""
+    failed = [trial for trial in study.trials if trial.state.name == "FAIL" and _BLAMELESS not in trial.user_attrs]
+    counts = Counter(json.dumps(trial.params, sort_keys=True) for trial in failed)
+    ended = [trial.params for trial in study.trials if trial.state.name in _COUNTED]
+    return ended + [json.loads(params) for params, count in counts.items() if count >= _TRIES]
+
+
+def _try(study: Any, trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> None:
+    """Runs one trial and tells the study how it ended."""
+    import optuna
+    from optuna.trial import TrialState
+
+    try:
+        study.tell(trial, _value(trial, search, values, results, threads))
+    except optuna.TrialPruned:
+        study.tell(trial, state=TrialState.PRUNED)
+    except _FailedError as error:
+        print(f"{search.slug}: trial {trial.number} {trial.params}: {error}", flush=True)
+        study.tell(trial, state=TrialState.FAIL)
+    except Exception:
+        trial.set_user_attr(_BLAMELESS, True)
+        study.tell(trial, state=TrialState.FAIL)
+        raise
 
 
 def _repair(journal: Path) -> None:
@@ -96,7 +133,13 @@ def _grid(search: SearchPlan) -> list[dict[str, Any]]:
 
 
 def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> float:
-    """The mean validation accuracy of a trial; pruned where it did not end well, or is not worth all seeds."""
+    """The mean validation accuracy of a trial.
+
+    Raises:
+        TrialPruned: it diverged, is not applicable, or is not worth all seeds.
+        _FailedError: it failed, or ran out of memory.
+        FglbenchError: there is nothing to choose by.
+    """
     import optuna
 
     tried = {name: _suggest(trial, name, space) for name, space in search.space.items()}
@@ -109,7 +152,7 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
     for cell in expand(study).cells:
         if scores:
             trial.report(_mean(scores), len(scores))
-            if trial.should_prune():
+            if _below_median(trial.study, scores):
                 raise optuna.TrialPruned(f"below the median of other trials after {len(scores)} of the seeds")
         single = Single(config, cell, results)
         done = run_single(single, threads=threads)
@@ -117,10 +160,23 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         if not done["kept"]:  # only its score is needed
             for stage in ("train", "evaluate"):
                 shutil.rmtree(single.seed_folder(stage), ignore_errors=True)
-        if metrics["outcome"]["state"] != "ok":
-            raise optuna.TrialPruned(metrics["outcome"]["reason"])
-        scores.append(metrics["readings"]["val"]["val"]["accuracy"][study.protocol.mean])
+        state, reason = metrics["outcome"]["state"], metrics["outcome"]["reason"]
+        if state in TRIED_AGAIN:
+            raise _FailedError(f"{state}: {reason}")
+        if state != "ok":
+            raise optuna.TrialPruned(reason)
+        score = metrics["readings"]["val"]["val"]["accuracy"][study.protocol.mean]
+        if score is None:
+            raise FglbenchError(f"{search.slug}: no client has validation nodes, so there is nothing to choose by.")
+        scores.append(score)
     return _mean(scores)
+
+
+def _below_median(study: Any, scores: list[float]) -> bool:
+    """Whether the mean of a trial's first scores is below the median that others, which have all, had after as many."""
+    whole = [trial.intermediate_values for trial in study.trials if trial.state.name == "COMPLETE"]
+    others = [means[len(scores)] for means in whole if len(scores) in means]  # settings tried again have none
+    return len(others) >= _WHOLE_TRIALS and _mean(scores) < median(others)
 
 
 def _mean(scores: list[float]) -> float:

@@ -209,6 +209,13 @@ def test_overrides_fill_in_what_an_entry_leaves_open():
     }  # fmt: skip
 
 
+def test_an_override_by_a_label_is_for_that_entry_alone():
+    methods = ["fedprox", {"name": "fedprox", "label": "half", "training": {"participation": 0.5}}]
+    overrides = [{"methods": ["fedprox"], "settings": {"mu": 0.1}}, {"methods": ["half"], "settings": {"mu": 0.7}}]
+    found = expand(study(methods=methods, overrides=overrides)).placements
+    assert {(p.label, p.cell.method.spec["settings"]["mu"]) for p in found} == {("fedprox", 0.1), ("half", 0.7)}
+
+
 def test_grids_are_a_union_without_repetition():
     grids = [
         {"datasets": ["cora"], "partitions": ["louvain"], "clients": [10], "seeds": 2},

@@ -6,10 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
+import optuna
 import pytest
 import yaml
 
+from fglbench import tuning
+from fglbench.cli import main
 from fglbench.config.load import load_study
 from fglbench.config.searches import plan_searches
 from fglbench.errors import ConfigError
@@ -76,12 +80,21 @@ def test_the_name_of_a_search_follows_what_decides_its_numbers(tmp_path):
             {"searches": [{"training": {"lr": {"low": 1.0, "high": 0.1}}}]},
             "tune.searches[0].training.lr: low 1.0 is above",
         ),
+        (
+            {"searches": [{"training": {"lr": {"low": 0.0, "high": 0.1, "log": True}}}]},
+            "tune.searches[0].training.lr: low 0.0 has no logarithm",
+        ),
     ],
 )
 def test_problems_of_a_search_are_said_before_any_trial(tmp_path, changes, expected):
     with pytest.raises(ConfigError) as caught:
         load_study(write(tmp_path, tune={**STUDY["tune"], **changes}))
     assert any(f"small.yaml: {expected}" in problem for problem in caught.value.problems), caught.value.problems
+
+
+def test_a_search_needs_validation_nodes(tmp_path):
+    with pytest.raises(ConfigError, match=r"tune: protocol\.split\.val is 0"):
+        load_study(write(tmp_path, protocol={"split": {"train": 0.5, "val": 0.0, "test": 0.5}}))
 
 
 def test_lists_are_tried_out_and_the_best_setting_is_the_one_validation_prefers(tmp_path):
@@ -107,6 +120,67 @@ def test_a_trial_below_the_median_of_whole_ones_gets_no_more_seeds(tmp_path):
     record = run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
     assert record["trials"] == {"complete": 5, "pruned": 2}
     assert record["best"]["training.lr"] in values[:5]
+
+
+def test_settings_whose_trials_fail_are_given_up_and_the_others_tried(tmp_path, monkeypatch):
+    """A trial that was killed is found RUNNING by the next process; one that runs out of memory is FAIL at once."""
+    tried = []
+
+    def run(single, **_):
+        lr = single.cell.method.spec["training"]["lr"]
+        tried.append((lr, single.cell.seed))
+        state = "oom" if lr == 0.1 else "ok"
+        folder = single.seed_folder("evaluate")
+        folder.mkdir(parents=True, exist_ok=True)
+        readings = {"val": {"val": {"accuracy": {"pooled": lr}}}}
+        metrics = {"outcome": {"state": state, "reason": "no memory"}, "readings": readings}
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+        if tried.count((0.01, 100)) in (1, 2) and lr == 0.01:
+            raise KeyboardInterrupt
+        return {"kept": False}
+
+    monkeypatch.setattr(tuning, "run_single", run)
+    tune = {**STUDY["tune"], "searches": [{"methods": ["fedavg"], "training": {"lr": [0.1, 0.01, 0.001]}}]}
+    (search,) = plan_searches(load_study(write(tmp_path, tune=tune)))
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
+    record = run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
+    assert [lr for lr, seed in tried if seed == 100] == [0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001]
+    assert record["trials"] == {"complete": 2, "fail": 5}
+    assert record["best"] == {"training.lr": 0.01}
+
+
+def test_settings_that_wait_from_a_killed_process_are_not_asked_for_twice(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    tune = {**STUDY["tune"], "searches": [{"methods": ["fedavg"], "training": {"lr": [0.1, 0.01, 0.001]}}]}
+    (search,) = plan_searches(load_study(write(tmp_path, tune=tune)))
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        context.setattr(optuna.Study, "ask", killed)
+        run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
+    record = run_search(search, 9, VALUES, tmp_path / "results", tmp_path / "tune")
+    assert record["trials"] == {"complete": 3}
+
+
+def test_the_mean_so_far_decides_whether_a_trial_gets_more_seeds():
+    def whole(*means):
+        return SimpleNamespace(state=SimpleNamespace(name="COMPLETE"), intermediate_values=dict(enumerate(means, 1)))
+
+    others = [whole(0.8, 0.8), whole(0.7, 0.7), whole(0.6, 0.9), whole(0.9, 0.6)]
+    assert not tuning._below_median(SimpleNamespace(trials=others), [0.1])  # too few to judge by
+    others.append(whole(0.8, 0.8))
+    assert tuning._below_median(SimpleNamespace(trials=[*others, whole()]), [0.9, 0.1])
+    assert not tuning._below_median(SimpleNamespace(trials=others), [0.7, 0.9])
+
+
+def test_a_command_without_a_result_fails_and_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tuning, "run_search", lambda *_: {"best": None})
+    assert main(["tune", str(write(tmp_path)), "--device", "cpu", "--results", str(tmp_path / "results")]) == 1
+    assert "no search found settings" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["tune", str(write(tmp_path)), "--trials", "-1"])
 
 
 def test_settings_that_were_found_do_not_make_another_search(tmp_path):

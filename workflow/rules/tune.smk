@@ -11,7 +11,7 @@ rule tune_search:
     benchmark:
         f"{BENCHMARKS}/tune/{{study}}/{{search}}.tsv"
     conda:
-        CONDA_TRAINING
+        CONDA
     threads: 1
     resources:
         gpu=1 if PLAN.config.device != "cpu" else 0,
@@ -20,9 +20,11 @@ rule tune_search:
     params:
         study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
         device=PLAN.config.device,
+        mode=PLAN.config.mode,
         jobs_per_card=PLAN.config.jobs.jobs_per_card,
         chunk_clients=PLAN.config.jobs.chunk_clients,
         memory_mb=PLAN.config.jobs.memory_mb,
+        memory_limit_mb=PLAN.config.jobs.memory_limit_mb,
         data=lambda wildcards, input: {"mirror": PLAN.mirror, "download": PLAN.config.data.download},
         results=lambda wildcards, input: RESULTS,
         components=PLAN.components,

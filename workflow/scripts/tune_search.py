@@ -6,6 +6,7 @@ from fglbench.cards import claimed_card
 from fglbench.config.schema import Study
 from fglbench.config.searches import plan_searches
 from fglbench.registry import use_folders
+from fglbench.stages._train_child import limit_memory
 from fglbench.stages.job import logged
 from fglbench.tuning import run_search
 
@@ -13,7 +14,13 @@ with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.p
     use_folders([Path(folder) for folder in snakemake.params.components])
     study = Study.model_validate(snakemake.params.study)
     (search,) = (search for search in plan_searches(study) if search.slug == snakemake.wildcards.search)
+    limit_memory(snakemake.params.memory_limit_mb)
     jobs = {"chunk_clients": snakemake.params.chunk_clients, "memory_mb": snakemake.params.memory_mb}
-    values = {"device": snakemake.params.device, "data": snakemake.params.data, "jobs": jobs}
+    values = {
+        "device": snakemake.params.device,
+        "mode": snakemake.params.mode,
+        "data": snakemake.params.data,
+        "jobs": jobs,
+    }
     results, folder = Path(snakemake.params.results), Path(snakemake.output[0]).parent
     run_search(search, study.tune.trials, values, results, folder, snakemake.threads)

@@ -1,28 +1,34 @@
 """`fglbench tune STUDY`: searches the settings that the study's `tune` asks for, on validation accuracy."""
 
 import argparse
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from fglbench.commands import components, places
+from fglbench.commands.train import positive
 from fglbench.errors import FglbenchError, suggest
+
+if TYPE_CHECKING:
+    from fglbench.config.searches import SearchPlan
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("study", metavar="STUDY|FILE", help="name of a study, or a study file")
-    parser.add_argument("--trials", type=int, metavar="N", help="settings tried in each search (the study's)")
+    parser.add_argument("--trials", type=positive, metavar="N", help="settings tried in each search (the study's)")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch (1)")
+    parser.add_argument("--mode", choices=["deterministic", "fast"], default="deterministic", help="(deterministic)")
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the searches that no other process is at, then those that others left; writes the settings found."""
+    from fglbench.cards import claimed_card
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
-    from fglbench.tuning import run_search, write_tuned
 
     components.use_folders(args.components)
     path = _file(args.study)
@@ -33,22 +39,42 @@ def run(args: argparse.Namespace) -> int:
     results = Path(args.results)
     folder = results / "tune" / path.stem
     folder.mkdir(parents=True, exist_ok=True)
-    values = {"device": args.device, "data": {"mirror": args.mirror}}
-    waiting = []
+    values = {"device": args.device, "mode": args.mode, "data": {"mirror": args.mirror}}
+    with claimed_card(args.device):
+        records = _run_all(searches, args.trials or study.tune.trials, values, results, folder, args.threads)
+    found = sum(record["best"] is not None for record in records)
+    if not found:
+        print("no search found settings: no trial ended well", file=sys.stderr)
+        return 1
+    from fglbench.tuning import write_tuned
+
+    target = results / "tune" / f"{path.stem}.yaml"
+    write_tuned(searches, folder, target)
+    print(
+        f"{target}: settings of {found} of {len(searches)} searches. "
+        "Copy it to workflow/studies/tuned/ and name it under 'tuned'."
+    )
+    return 0
+
+
+def _run_all(
+    searches: list["SearchPlan"], trials: int, values: dict[str, Any], results: Path, folder: Path, threads: int
+) -> list[dict[str, Any]]:
+    """First the searches that no other process is at, then those that others left."""
+    from fglbench.tuning import run_search
+
+    records, waiting = [], []
     for search, patience_s in [(search, 0) for search in searches] + [(search, -1) for search in searches]:
         if patience_s and search not in waiting:
             continue
         try:
-            with FileLock(folder / f".{search.slug}.turn", timeout=patience_s):
-                record = run_search(search, args.trials or study.tune.trials, values, results, folder, args.threads)
+            with FileLock(folder / f".{search.slug}.turn.lock", timeout=patience_s):
+                records.append(run_search(search, trials, values, results, folder, threads))
         except Timeout:
             waiting.append(search)
             continue
-        print(f"{search.slug}: {_text(record)}", flush=True)
-    target = results / "tune" / f"{path.stem}.yaml"
-    count = write_tuned(searches, folder, target)
-    print(f"{target}: settings of {count} searches. Copy it to workflow/studies/tuned/ and name it under 'tuned'.")
-    return 0
+        print(f"{search.slug}: {_text(records[-1])}", flush=True)
+    return records
 
 
 def _text(record: dict[str, Any]) -> str:

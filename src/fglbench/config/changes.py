@@ -50,6 +50,8 @@ def _tune_problems(study: Study) -> list[str]:
     found += [
         f"tune.seeds: {seed} is a seed of the study; search on others." for seed in study.tune.seeds if seed in reported
     ]
+    if study.protocol.split.kind != "public" and not study.protocol.split.val:
+        found.append("tune: protocol.split.val is 0, so there is no validation accuracy to choose by; give it a share.")
     found += _unknown("tune.partition", [study.tune.partition], study.partitions)
     if study.tune.clients not in study.clients:
         counts = ", ".join(map(str, study.clients))
@@ -61,6 +63,12 @@ def _tune_problems(study: Study) -> list[str]:
             for part in PARTS
             for name, space in getattr(search, part).items()
             if isinstance(space, Range) and space.low > space.high
+        ]
+        found += [
+            f"{where}.{part}.{name}: low {space.low} has no logarithm; give a low above 0, or 'log: false'."
+            for part in PARTS
+            for name, space in getattr(search, part).items()
+            if isinstance(space, Range) and space.log and space.low <= 0
         ]
         for override in _extremes(search):
             found += override_problems(study, where, override)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fglbench.config.entries import chosen
 from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Study, Training
 
 
@@ -24,18 +25,18 @@ class Combination:
 Selecting = TypeVar("Selecting", Override, Search)
 
 
-def applying(overrides: Sequence[Selecting], at: Combination) -> list[Selecting]:
-    """The overrides or searches that are for a combination, in their order."""
+def applying(study: Study, overrides: Sequence[Selecting], at: Combination) -> list[Selecting]:
+    """Of some overrides or searches of a study those that are for a combination, in their order."""
 
-    def is_for(wanted: Sequence[str] | None, entry: tuple[str, Entry]) -> bool:
-        return wanted is None or entry[0] in wanted or entry[1].name in wanted
+    def is_for(entries: list[Entry], wanted: Sequence[str] | None, entry: tuple[str, Entry]) -> bool:
+        return wanted is None or entry[0] in (label for label, _ in chosen(entries, wanted))
 
     return [
         override
         for override in overrides
-        if is_for(override.datasets, at.dataset)
-        and is_for(override.backbones, at.backbone)
-        and is_for(override.methods, at.method)
+        if is_for(study.datasets, override.datasets, at.dataset)
+        and is_for(study.backbones, override.backbones, at.backbone)
+        and is_for(study.methods, override.methods, at.method)
     ]
 
 
@@ -46,7 +47,7 @@ def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
         ValidationError: a changed key is unknown or does not fit.
     """
     changes = [grid.training, at.dataset[1].training, at.backbone[1].training]
-    changes += [override.training for override in applying(study.overrides, at)]
+    changes += [override.training for override in applying(study, study.overrides, at)]
     changes += [at.method[1].training]
     values = study.training.model_dump()
     for change in changes:
@@ -69,7 +70,7 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
 
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
     """The backbone and the method of a combination, with the settings that overrides give them."""
-    found = applying(study.overrides, at)
+    found = applying(study, study.overrides, at)
     return (
         _with_settings(at.backbone[1], [override.backbone_settings for override in found]),
         _with_settings(at.method[1], [override.settings for override in found]),

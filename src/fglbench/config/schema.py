@@ -274,7 +274,10 @@ class Jobs(Section):
         None, ge=256, description="Memory beyond which allocations of a training process fail; null: no limit."
     )
     train_timeout_min: float | None = Field(
-        None, gt=0, description="Minutes that a seed may train before it is ended as timeout; null: no limit."
+        None,
+        gt=0,
+        description="Minutes that a seed may train before it is ended as timeout; null: no limit. Trials of "
+        "searches have none.",
     )
     train_mem_mb: int = Field(4000, ge=100, description="Memory that a training job asks of the scheduler.")
     train_runtime_min: int = Field(120, ge=1, description="Minutes that a training job asks of the scheduler.")

@@ -62,7 +62,7 @@ def plan_searches(study: Study) -> list[SearchPlan]:
         axes = ((study.datasets, grid.datasets), (study.backbones, grid.backbones), (study.methods, grid.methods))
         for dataset, backbone, method in product(*(chosen(entries, wanted) for entries, wanted in axes)):
             at = Combination(dataset, backbone, method)
-            space = _space(tune, at)
+            space = _space(study, tune, at)
             key = (dataset[0], backbone[0], method[0])
             if space and key not in found:
                 found[key] = _search(study, tune, grid, at, space)
@@ -73,13 +73,13 @@ def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
     return chosen(study.partitions, grid.partitions)
 
 
-def _space(tune: Tune, at: Combination) -> Space:
+def _space(study: Study, tune: Tune, at: Combination) -> Space:
     """What is searched for a combination, without what its entries state themselves."""
     own = {"settings": at.method[1].settings, "backbone_settings": at.backbone[1].settings}
     own["training"] = at.method[1].training
     return {
         f"{part}.{name}": values
-        for search in applying(tune.searches, at)
+        for search in applying(study, tune.searches, at)
         for part in PARTS
         for name, values in getattr(search, part).items()
         if name not in own[part]
@@ -108,7 +108,7 @@ def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space)
             "clients": [tune.clients],
             "seeds": tune.seeds,
             "grids": [Grid(training=grid.training)],
-            "overrides": [_unsearched(override, space) for override in applying(study.overrides, at)],
+            "overrides": [_unsearched(override, space) for override in applying(study, study.overrides, at)],
             "tune": None,
             "tuned": None,
             "tables": [],
