@@ -135,17 +135,20 @@ def test_two_labels_of_one_method_both_stand_beside_it():
     assert [(row.place["label"], row.verdict) for row in rows] == [("mu=.1", "match"), ("mu=1", "below")]
 
 
-def test_order_of_methods_is_correlated_without_global():
+def test_order_of_methods_is_correlated_by_backbone_without_global():
     values = {"fedavg": 0.80, "fedprox": 0.81, "moon": 0.79, "feddc": 0.84, "global": 0.9}
     printed = {"fedavg": 80.0, "fedprox": 81.0, "moon": 79.0, "feddc": 78.0, "global": 95.0}
-    runs = frame(*(run_rows([value, value], label=name, method=name) for name, value in values.items()))
-    table = comparison_table(
-        study_of(runs, seeds=[0, 1]),
-        spec(),
-        reference(*({"method": name, "value": str(value)} for name, value in printed.items())),
+    runs = frame(
+        *(run_rows([value, value], label=name, method=name) for name, value in values.items()),
+        *(run_rows([value / 200] * 2, label=name, method=name, backbone="sgc") for name, value in printed.items()),
     )
+    numbers = [
+        {"method": name, "value": str(value), "backbone": b} for name, value in printed.items() for b in ("gcn", "sgc")
+    ]
+    table = comparison_table(study_of(runs, seeds=[0, 1]), spec(), reference(*numbers))
     # Ours 2 3 1 4, theirs 3 4 2 1: rho = 1 - 6 * (1 + 1 + 1 + 9) / 60 = -0.2; tau = (3 - 3) / 6 = 0.
-    assert "Order of 4 methods on cora, louvain, 10 clients: Spearman -0.20, Kendall 0.00." in table.notes
+    assert "Order of 4 methods on cora, louvain, 10 clients, gcn: Spearman -0.20, Kendall 0.00." in table.notes
+    assert "Order of 4 methods on cora, louvain, 10 clients, sgc: Spearman 1.00, Kendall 1.00." in table.notes
 
 
 def test_summary_line():

@@ -136,19 +136,20 @@ def summary(rows: list[Comparison]) -> str:
 
 
 def agreement(rows: list[Comparison]) -> list[str]:
-    """Per dataset, scheme and number of clients: rank correlation over the methods that both sides have, without
-    `global`."""
+    """Per dataset, scheme, number of clients and backbone: rank correlation over the methods that both sides have,
+    without `global`."""
+    fields = [*PROBLEM, "backbone"]
     columns: dict[tuple[Any, ...], list[Comparison]] = {}
     for row in rows:
         if row.difference is not None and row.place["method"] != "global":
-            columns.setdefault(tuple(row.place[name] for name in PROBLEM), []).append(row)
+            columns.setdefault(tuple(row.place[name] for name in fields), []).append(row)
     lines = []
     for key, members in columns.items():
         ours = [row.ours.mean for row in members if row.ours.mean is not None]
         theirs = [row.printed.value for row in members if row.printed.value is not None]
         result = rank_correlation(ours, theirs)
         if result:
-            place = titled(PROBLEM, key)
+            place = titled(fields, key)
             lines.append(
                 f"Order of {result.n} methods on {place}: Spearman {result.spearman:.2f}, Kendall {result.kendall:.2f}."
             )
