@@ -9,7 +9,7 @@ from synthetic_records import frame, run_rows, study_of, write_study
 from fglbench.cli import main
 from fglbench.errors import StorageError
 from fglbench.reporting.records import Study
-from fglbench.stages.published import load_published, pack, published_cells
+from fglbench.stages.published import Published, load_published, pack, published_cells
 from fglbench.storage import read_json
 
 
@@ -53,6 +53,14 @@ def test_a_cell_shown_in_several_columns_is_read_once(tmp_path):
     rows = load_published([tmp_path / "published" / "small"]).runs[cell]
     assert len(rows) == len(once)
     assert set(rows["scheme"]) == {"louvain"}
+
+
+def test_packed_weights_are_of_the_reading_that_they_were_packed_for():
+    runs = pd.DataFrame({"metric": ["train_seconds", "selected_round"], "value": [9.0, 3.0]})
+    weights = pd.DataFrame({"client": [0, 1], "weights": [[0.5, 0.5], [0.1, 0.9]], "round": 3})
+    packed = Published({"aa": runs}, {"aa": pd.DataFrame({"round": range(10)})}, mixing={"aa": weights})
+    assert [len(found) for found in packed.mixing_at("aa", "val")] == [2]
+    assert packed.mixing_at("aa", "last") == packed.mixing_at("aa", "test") == packed.mixing_at("bb", "val") == []
 
 
 def test_nothing_is_published_where_there_is_no_folder(tmp_path):

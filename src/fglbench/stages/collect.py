@@ -80,7 +80,8 @@ def collect(
         if placement.cell.id in published:
             runs.append(packed.runs[placement.cell.id].assign(**_place(placement)))
             curves += [found.assign(**_place(placement)) for found in _found(packed.curves, placement.cell.id)]
-            mixing += [found.assign(**_place(placement)) for found in _found(packed.mixing, placement.cell.id)]
+            weights = packed.mixing_at(placement.cell.id, expansion.study.protocol.reading)
+            mixing += [found.assign(**_place(placement)) for found in weights]
         else:
             record = loaded[placement.cell.id]
             rows += _run_rows(placement, record, (not_run or {}).get(placement.cell.dataset.slug))

@@ -77,6 +77,14 @@ class Published:
     studies: list[dict[str, Any]] = field(default_factory=list)
     mixing: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
+    def mixing_at(self, cell: str, reading: str) -> "list[pd.DataFrame]":
+        """The weights of a cell; none where those that were packed are of another round than a reading's."""
+        if cell not in self.mixing:
+            return []
+        runs, curve = self.runs[cell], self.curves[cell]
+        rounds = {"val": runs.loc[runs["metric"] == "selected_round", "value"].max(), "last": curve["round"].max()}
+        return [self.mixing[cell]] if self.mixing[cell]["round"].iloc[0] == rounds.get(reading) else []
+
 
 def load_published(folders: Iterable[Path]) -> Published:
     """Reads packed studies; a cell that several have is taken from the last.
