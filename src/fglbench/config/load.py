@@ -13,6 +13,7 @@ from fglbench import registry
 from fglbench.config import problems as wording
 from fglbench.config.checks import shown_problems, study_problems
 from fglbench.config.files import read_yaml
+from fglbench.config.printed import reference_problems
 from fglbench.config.schema import Checked, Config, Study
 from fglbench.config.tuned import with_tuned
 from fglbench.errors import ConfigError, suggest
@@ -148,7 +149,10 @@ def _validate(
         except ValidationError:
             return None, found
         return known, found + [f"{source}: {problem}" for problem in study_problems(known)]
-    found = [f"{source}: {problem}" for problem in study_problems(known) + shown_problems(known)]
+    wrong = [*study_problems(known), *shown_problems(known)]
+    if studies is not None:
+        wrong += reference_problems(known, studies)
+    found = [f"{source}: {problem}" for problem in wrong]
     if known.tuned is not None:
         try:
             known = with_tuned(known, studies)
