@@ -16,6 +16,7 @@ from fglbench.config.files import read_yaml
 from fglbench.config.printed import reference_problems
 from fglbench.config.schema import Checked, Config, Study
 from fglbench.config.tuned import with_tuned
+from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import ConfigError, suggest
 
 
@@ -132,8 +133,7 @@ def load_study(path: Path) -> Study:
 
 def mirror_of(config: Config) -> Path | None:
     """The offline mirror: `data.mirror`, else the environment's FGLBENCH_MIRROR, else None."""
-    named = config.data.mirror or os.environ.get("FGLBENCH_MIRROR")
-    return Path(named) if named else None
+    return mirror_folder(config.data.mirror)
 
 
 def _validate(
