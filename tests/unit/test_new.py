@@ -37,6 +37,7 @@ def test_the_written_test_passes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert f"{component}\n{test}\n" in said
     assert "methods: [fedavg, my-method]" in said
+    assert "golden" not in said
     done = run("pytest", "-q", "-p", "no:cacheprovider", str(test), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
@@ -63,6 +64,14 @@ def test_in_a_checkout_the_files_go_to_the_package_and_its_tests(
         for check in (["check"], ["format", "--check"]):
             done = run("ruff", *check, *place, folder=ROOT, text=path.read_text())
             assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_in_a_checkout_the_command_says_how_numbers_are_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places, "checkout", lambda: tmp_path)
+    assert main(["new", "method", "fed-x3"]) == 0
+    assert "pytest tests/golden -k fed-x3 --update-golden" in capsys.readouterr().out
 
 
 def test_without_a_checkout_a_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

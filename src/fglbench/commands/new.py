@@ -29,10 +29,11 @@ def run(args: argparse.Namespace) -> int:
     """Writes both files and says what comes next."""
     component, test = write_component(args.kind, args.name, Path(args.folder) if args.folder else None, args.components)
     use = f"\n  components: [{args.folder}]" if args.folder else ""
+    pin = "" if args.folder else f"Pin its numbers: 'pytest tests/golden -k {args.name} --update-golden'.\n"
     print(
         f"{component}\n{test}\n\n"
         f"Write your idea into the first, then run 'pytest {test}'.\n"
-        f"In config.yaml:\n  methods: [fedavg, {args.name}]{use}\n"
+        f"{pin}In config.yaml:\n  methods: [fedavg, {args.name}]{use}\n"
         "docs/adding-a-method.md shows what a method may do where."
     )
     return 0

@@ -24,7 +24,8 @@ from fglbench.stages.published import published_cells
 GRID = "grid"
 UNFINISHED = "not finished"
 
-_RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
+RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
+"""Targets of the workflow that no study may be called like."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -231,11 +232,11 @@ def _remember(known: dict[Key, Value], slug: Key, value: Value) -> None:
 
 def _study(path: Path) -> Study:
     """A study file that may be a target of the workflow."""
-    if not re.fullmatch(r"[a-z][a-z0-9-]*", path.stem) or path.stem in _RESERVED:
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", path.stem) or path.stem in RESERVED:
         raise ConfigError(
             [
                 f"{path}: '{path.stem}' cannot name a study, which is a target of the workflow; use lower-case "
-                f"letters, digits and dashes, and none of {', '.join(sorted(_RESERVED))}."
+                f"letters, digits and dashes, and none of {', '.join(sorted(RESERVED))}."
             ]
         )
     return load_study(path)
