@@ -23,7 +23,7 @@ def mirror() -> Path:
     """The offline mirror of raw datasets; tests that need it are skipped where it is missing."""
     folder = Path(os.environ.get("FGLBENCH_MIRROR") or ROOT / "../shared/datasets/raw").resolve()
     if not folder.is_dir():
-        pytest.skip(f"no dataset mirror at {folder}; set FGLBENCH_MIRROR to a folder laid out as docs describe")
+        pytest.skip(f"no dataset mirror at {folder}; set FGLBENCH_MIRROR to a folder laid out as docs/data.md says")
     return folder
 
 

@@ -44,7 +44,11 @@ def _common() -> argparse.ArgumentParser:
     common.add_argument("--results", default="results", metavar="DIR", help="where everything is kept (results)")
     common.add_argument("--mirror", metavar="DIR", help="offline copy of the raw data (FGLBENCH_MIRROR)")
     common.add_argument(
-        "--components", action="append", default=[], metavar="DIR", help="folder with your own methods; may be repeated"
+        "--components",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder with your own methods, backbones and partition schemes; may be repeated",
     )
     return common
 

@@ -55,6 +55,16 @@ def use_folders(folders: list[Path]) -> None:
     _files.cache_clear()
 
 
+def name_of(stem: str) -> str:
+    """The component in a file: "fedsage_plus" -> "fedsage+"."""
+    return stem.removesuffix("_plus").replace("_", "-") + ("+" if stem.endswith("_plus") else "")
+
+
+def stem_of(name: str) -> str:
+    """The file name, without ".py", that gives a component its name: "fedsage+" -> "fedsage_plus"."""
+    return name.replace("-", "_").replace("+", "_plus")
+
+
 def names(kind: str) -> list[str]:
     """The names of all components of a kind ("method", "backbone", "scheme"), sorted."""
     return sorted(_files(kind))
@@ -70,7 +80,7 @@ def _files(kind: str) -> dict[str, Path]:
         for path in sorted(folder.glob("*.py")):
             if path.stem in _NOT_COMPONENTS or path.stem.startswith("_"):
                 continue
-            name = path.stem.removesuffix("_plus").replace("_", "-") + ("+" if path.stem.endswith("_plus") else "")
+            name = name_of(path.stem)
             if name in found:
                 raise ComponentError(f"{path}: the {kind} '{name}' exists already in {found[name]}. Rename one file.")
             found[name] = path

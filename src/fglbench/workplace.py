@@ -1,7 +1,8 @@
 """One workflow at a time works on a results folder: who that is, and what a Snakemake that was killed left behind.
 
 The lock is the process's own and ends with it, however it ends. Snakemake's locks are files that outlive a kill; while
-nobody holds the lock here they are remains, so the same command goes on where the killed one stopped.
+nobody holds the lock here they are remains, so the same command goes on where the killed one stopped. They lie in the
+working directory, where others may work on other results: only those that name files of these results are looked at.
 """
 
 import os
@@ -52,13 +53,15 @@ def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
     """Removes the locks of a Snakemake that was killed; what a user should know about another one, or None.
 
     Args:
-        results: the results folder.
+        results: the results folder, as the workflow names it.
         locks: Snakemake's folder of locks.
     """
-    left = sorted(locks.glob("*.lock"))
-    if not left or not results.is_dir():
+    if not results.is_dir():
         return None
     try:
+        left = [path for path in sorted(locks.glob("*.lock")) if _is_for(path, results)]
+        if not left:
+            return None
         with FileLock(_lock(results), timeout=0):
             host = _owned_by(results).get("host", platform.node())
             if host != platform.node():
@@ -69,8 +72,14 @@ def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
     except Timeout:
         return _busy(results)
     except OSError:
-        return None  # a folder that cannot be written is found when work starts
+        return None  # a folder that cannot be written is found when work starts; a lock may just have been given back
     return "The last Snakemake here was killed. Its locks were removed; what it finished is kept."
+
+
+def _is_for(lock: Path, results: Path) -> bool:
+    """Whether a lock of Snakemake, one file name a line, is for these results; one that names nothing is a remain."""
+    names = lock.read_text(encoding="utf-8", errors="replace").splitlines()
+    return not names or any(name.startswith(f"{results}/") for name in names)
 
 
 def _busy(results: Path) -> str:

@@ -90,6 +90,69 @@ def test_describe_a_dataset_keeps_it_where_the_workflow_does(
     assert "nodes=300" in capsys.readouterr().out
 
 
+def refuse_to_fetch(*_: Any) -> None:
+    raise OSError("no network in tests")
+
+
+def test_describe_says_what_the_catalogue_knows_without_a_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fglbench.stages.download.fetch", refuse_to_fetch)
+    monkeypatch.delenv("FGLBENCH_MIRROR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["describe", "products"]) == 0
+    said = capsys.readouterr().out
+    for row in (
+        "source +Open Graph Benchmark",
+        "citation +Hu, Fey",
+        "license +Amazon",
+        "files +ogbn_products/raw/edge",
+    ):
+        assert re.search(f"^{row}", said, re.MULTILINE), row
+    assert "about 1,500 MB, in an archive of 1,500 MB" in said
+    assert "is not in results/download/products, and there is no mirror. With --download it is fetched." in said
+    assert not (tmp_path / "results").exists()
+    assert main(["describe", "products", "--mirror", str(tmp_path)]) == 0
+    assert f"the mirror {tmp_path} lacks ogbn_products/raw/edge.csv.gz and 5 more." in capsys.readouterr().out
+
+
+def test_describe_downloads_only_when_told_to_and_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fglbench.stages.download.fetch", refuse_to_fetch)
+    monkeypatch.delenv("FGLBENCH_MIRROR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["describe", "cora", "--download"]) == 1
+    assert "'cora' could not be downloaded (no network in tests)" in capsys.readouterr().err
+    (tmp_path / "config.yaml").write_text("data: {download: false}\n")
+    assert main(["describe", "cora", "--download"]) == 1
+    captured = capsys.readouterr()
+    assert "config.yaml: data.download: false, so dataset 'cora' is not downloaded" in captured.err
+    assert "Planetoid" in captured.out
+
+
+def test_describe_has_the_numbers_of_what_is_in_the_mirror(
+    tmp_path: Path, mirror: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["describe", "cora", "--mirror", str(mirror), "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "edge homophily         0.8100" in said
+    assert said.count("Planetoid (") == 1
+    # Stored now, so the mirror is not needed any more.
+    assert main(["describe", "cora", "--mirror", str(tmp_path), "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize("option", [["--set", "dropout=0.1"], ["--download"]])
+def test_describe_refuses_options_of_datasets_for_a_component(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["describe", "gcn", *option]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{' '.join(option)}: only for datasets, and 'gcn' is a backbone." in captured.err
+
+
 def test_an_unknown_name_is_answered_with_the_closest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", "fedporx"]) == 1
     captured = capsys.readouterr()
@@ -266,7 +329,7 @@ def test_doctor_names_what_is_absent(
     monkeypatch.delenv("FGLBENCH_MIRROR", raising=False)
     assert main(["doctor", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    for name in ("python", "torch", "torch_geometric", "snakemake", "mlflow", "pymetis", "igraph", "cores", "memory"):
+    for name in ("python", "torch", "torch-geometric", "snakemake", "optuna", "pyyaml", "igraph", "cores", "memory"):
         assert f"OK       {name} " in said
     assert "torch-scatter" in said and "(not needed)" in said
     assert said.endswith("no problems\n")
@@ -275,12 +338,18 @@ def test_doctor_names_what_is_absent(
 def test_doctor_fails_where_something_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "NEEDED", ("numpy", "no-such-package"))
+    monkeypatch.setattr(doctor, "needed", lambda: ["numpy", "no-such-package"])
     assert main(["doctor", "--results", str(tmp_path), "--mirror", str(tmp_path / "nowhere")]) == 1
     said = capsys.readouterr().out
     assert "PROBLEM  no-such-package" in said
     assert "PROBLEM  mirror" in said
     assert "2 problems: no-such-package, mirror" in said
+
+
+def test_doctor_asks_for_what_the_package_requires_and_not_for_its_extras() -> None:
+    needed = doctor.needed()
+    assert {"filelock", "jinja2", "optuna", "pyyaml", "rapidfuzz", "rich", "tqdm"} <= set(needed)
+    assert not {"pytest", "ruff", "snakemake-executor-plugin-slurm"} & set(needed)
 
 
 def test_a_method_in_a_folder_of_the_users_own_is_trained(tmp_path):

@@ -293,7 +293,7 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
         read_yaml(path)
 
 
-def test_a_filter_of_a_figure_that_no_cell_passes(tmp_path):
+def test_a_filter_of_a_figure_with_a_value_that_is_not_in_the_study(tmp_path):
     figure = {"name": "curves", "kind": "accuracy_per_round", "title": "Curves"}
     mirror = {"mirror": str(tmp_path)}
     assert problems(figures=[{**figure, "where": {"dataset": ["coraa"]}}], data=mirror) == [
@@ -301,6 +301,16 @@ def test_a_filter_of_a_figure_that_no_cell_passes(tmp_path):
     ]
     (found,) = problems(figures=[{**figure, "where": {"method": ["fedproxy"]}}], data=mirror)
     assert "Did you mean 'fedprox'?" in found
+
+
+def test_a_misspelt_value_of_a_filter_is_named_beside_a_good_one(tmp_path):
+    table = {"name": "t", "title": "T", "where": {"label": ["fedavg", "fedprx", "lokal"], "clients": [5, 6]}}
+    found = problems(tables=[table], data={"mirror": str(tmp_path)})
+    assert [problem.partition(" Valid")[0] for problem in found] == [
+        "my.yaml: tables[0].where.label: 'fedprx' is not in this study. Did you mean 'fedprox'?",
+        "my.yaml: tables[0].where.label: 'lokal' is not in this study. Did you mean 'local'?",
+        "my.yaml: tables[0].where.clients: '6' is not in this study.",
+    ]
 
 
 def test_a_key_that_is_given_twice_is_a_problem_beside_the_others(tmp_path):

@@ -16,7 +16,12 @@ SIZES = {
 
 
 def table(printed, **spec):
-    study = study_of(pd.DataFrame(), sizes=SIZES, names={"dataset": {"cora": "cora", "Photo": "photo-lcc"}})
+    study = study_of(
+        pd.DataFrame(),
+        sizes=SIZES,
+        order={"dataset": ["cora", "Photo"]},
+        names={"dataset": {"cora": "cora", "Photo": "photo-lcc"}},
+    )
     return dataset_table(study, {"name": "table2", "title": "Datasets.", **spec}, printed)
 
 
@@ -33,3 +38,8 @@ def test_without_a_reference_there_are_only_our_sizes():
     made = table(None)
     assert made.columns == [("nodes",), ("features",), ("edges",), ("classes",)]
     assert made.data[0] == {"dataset": "cora", "nodes": "2,708", "features": "1,433", "edges": "5,278", "classes": "7"}
+
+
+def test_rows_are_in_the_order_of_the_study():
+    study = study_of(pd.DataFrame(), sizes=dict(sorted(SIZES.items())), order={"dataset": ["cora", "Photo"]})
+    assert dataset_table(study, {"name": "table2"}, None).rows == [("cora",), ("Photo",)]

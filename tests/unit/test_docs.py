@@ -1,4 +1,5 @@
-"""The method in docs/adding-a-method.md is complete, short, and works as written; docs/fedgta.md shows shipped code."""
+"""The method in docs/adding-a-method.md is complete, short, and works as written, and so is the study of
+docs/adding-a-study.md; docs/fedgta.md shows shipped code; docs/data.md names the files of every dataset."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +9,10 @@ import pytest
 import yaml
 
 from fglbench import registry
+from fglbench.config import plan
+from fglbench.config.plan import Plan
+from fglbench.datasets import catalogue
+from fglbench.reporting.reference import COLUMNS, load_reference
 from fglbench.single import run_cell
 from fglbench.storage import read_npz
 
@@ -77,3 +82,51 @@ def test_the_worked_example_shows_the_shipped_file() -> None:
     assert len(blocks) == 4
     for shown in blocks:
         assert shown in shipped
+
+
+def the_block(page: str, language: str) -> str:
+    text = PAGE.with_name(page).read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def test_the_study_of_the_page_is_sound_and_every_printed_number_is_for_one_of_its_cells(tmp_path: Path) -> None:
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "my-paper.csv").write_text(the_block("adding-a-study.md", "csv"), encoding="utf-8")
+    (tmp_path / "my-paper.yaml").write_text(the_block("adding-a-study.md", "yaml"), encoding="utf-8")
+    grid = {"datasets": ["karate"], "partitions": ["random"], "clients": [2], "methods": ["fedavg"]}
+    expansion = Plan(grid, "config.yaml", tmp_path).studies["my-paper"]
+    numbers = load_reference(tmp_path / "reference" / "my-paper.csv")
+    cells = set()
+    for placement in expansion.placements:
+        own = {"method": placement.method, "backbone": placement.backbone, "variant": ""}
+        own |= expansion.printed.get(placement.label, {})
+        dataset = expansion.names["dataset"][placement.dataset].removesuffix("-lcc")
+        cells.add((dataset, *own.values(), placement.scheme, str(placement.clients)))
+    fields = ["dataset", "method", "backbone", "variant", "partition", "clients"]
+    printed = numbers.loc[numbers["task"] != "stats", fields].itertuples(index=False, name=None)
+    assert set(printed) <= cells
+
+
+def test_the_page_of_studies_names_all_reserved_names_and_columns() -> None:
+    page = PAGE.with_name("adding-a-study.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"is none of (.*?), which are", page, re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", named)) == plan.RESERVED
+    (table,) = re.findall(r"\| column \| holds \|\n(.*?)\n\n", page, re.DOTALL)
+    described = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert described == list(COLUMNS)
+
+
+def test_the_page_of_data_names_the_folder_of_every_dataset() -> None:
+    page = PAGE.with_name("data.md").read_text(encoding="utf-8")
+    rows = {
+        name: row.split("|")[2].strip(" `")
+        for row in re.findall(r"^\| (?!datasets|---).*$", page, re.MULTILINE)
+        for name in row.split("|")[1].strip().split(", ")
+    }
+    specs = [catalogue.get(name) for name in catalogue.names()]
+    assert set(rows) == {spec.name for spec in specs if spec.needs_files}
+    for spec in specs:
+        assert all(path.startswith(f"{rows[spec.name]}/") for path in spec.raw_files)
+    for name in ("amazon_electronics_photo.npz", "role.json", "split/sales_ranking", "ind.pubmed."):
+        assert name in page

@@ -37,6 +37,7 @@ def test_the_written_test_passes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert f"{component}\n{test}\n" in said
     assert "methods: [fedavg, my-method]" in said
+    assert "golden" not in said
     done = run("pytest", "-q", "-p", "no:cacheprovider", str(test), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
@@ -65,6 +66,14 @@ def test_in_a_checkout_the_files_go_to_the_package_and_its_tests(
             assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_in_a_checkout_the_command_says_how_numbers_are_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places, "checkout", lambda: tmp_path)
+    assert main(["new", "method", "fed-x3"]) == 0
+    assert "pytest tests/golden -k fed-x3 --update-golden" in capsys.readouterr().out
+
+
 def test_without_a_checkout_a_folder_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "checkout", lambda: None)
     with pytest.raises(ComponentError, match="--folder DIR"):
@@ -81,7 +90,7 @@ def test_nothing_is_overwritten(tmp_path: Path, existing: str) -> None:
     assert (tmp_path / existing).read_text() == "precious"
 
 
-@pytest.mark.parametrize("name", ["../evil", "My", "my_method", "9lives", "a--b", "a-", "", "a b", "fedgta+"])
+@pytest.mark.parametrize("name", ["../evil", "My", "my_method", "9lives", "a--b", "a-", "", "a b", "a-+", "a++", "+"])
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ComponentError, match="lower-case letters, digits and single dashes"):
         new.write_component("method", name, tmp_path / "mine")
@@ -91,4 +100,20 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
 def test_a_taken_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ComponentError, match=r"'fedavg' exists already in .*fedavg\.py"):
         new.write_component("method", "fedavg", tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_name_may_end_in_a_plus(tmp_path: Path) -> None:
+    component, test = new.write_component("method", "fed-x+", tmp_path)
+    assert (component.name, test.name) == ("fed_x_plus.py", "test_fed_x_plus.py")
+    assert 'NAME = "fed-x+"' in test.read_text()
+    registry.use_folders([tmp_path])
+    assert "fed-x+" in registry.names("method")
+
+
+def test_a_name_that_its_file_would_not_give_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ComponentError, match=r"'fed-x-plus' .* its file fed_x_plus\.py means 'fed-x\+'\. Use that"):
+        new.write_component("method", "fed-x-plus", tmp_path / "mine")
+    with pytest.raises(ComponentError, match=r"'gcfl\+' exists already in .*gcfl_plus\.py"):
+        new.write_component("method", "gcfl+", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()

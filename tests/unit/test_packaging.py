@@ -1,11 +1,13 @@
 """Pins, environments and generated pages agree with what they are made from."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from fglbench.config import reference
 
@@ -55,3 +57,34 @@ def test_conda_environments_have_the_same_pins(name):
 def test_generated_pages_are_up_to_date(page, text):
     stored = (ROOT / "docs" / page).read_text()
     assert stored == text(), "run `python -m fglbench.config.reference docs`"
+
+
+def configurations() -> dict[str, str]:
+    """The configurations that the repository ships or shows, as YAML."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```yaml\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    files = [ROOT / "config.yaml", *sorted((ROOT / "workflow" / "studies").glob("*.yaml"))]
+    found = {path.name: path.read_text(encoding="utf-8") for path in files}
+    return found | {f"README.md, example {number}": block for number, block in enumerate(shown, 1)}
+
+
+@pytest.mark.parametrize("name", configurations())
+def test_the_json_schema_accepts_every_configuration_that_is_shipped_or_shown(name):
+    schema = json.loads((ROOT / "docs" / "config.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    values = yaml.safe_load(configurations()[name])
+    assert [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(values)] == []
+
+
+@pytest.mark.parametrize("changed", [{"datasets": [5]}, {"methods": [{"mu": 0.1}]}, {"method": ["fedavg"]}])
+def test_the_json_schema_refuses_what_the_types_refuse(changed):
+    schema = json.loads((ROOT / "docs" / "config.schema.json").read_text(encoding="utf-8"))
+    values = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    assert not Draft202012Validator(schema).is_valid({**values, **changed})
+
+
+def test_the_page_says_what_a_search_takes():
+    page = reference.markdown()
+    assert "| `searches` | list of searches | required |" in page
+    assert "| `settings` | mapping of names to lists or ranges | `{}` |" in page
+    assert "\n## Range\n" in page

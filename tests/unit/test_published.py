@@ -76,4 +76,8 @@ def test_the_command_packs_a_study_and_says_what(tmp_path, capsys):
     assert main(arguments) == 0
     assert "cells packed: 1" in capsys.readouterr().out
     assert read_json(tmp_path / "published" / "small" / "cells.json") == ["cora-louvain-10-FedAvg-gcn"]
-    assert main(["pack", "other", *arguments[2:]]) == 1
+    assert main(["pack", "smal", *arguments[2:]]) == 1
+    said = capsys.readouterr().err
+    assert f"'smal' is not a study with records in {tmp_path}/results/studies. Did you mean 'small'?" in said
+    assert main(["pack", str(tmp_path / "results" / "studies" / "small"), *arguments[2:]]) == 1
+    assert (tmp_path / "results" / "studies" / "small" / "runs.parquet").exists()

@@ -81,20 +81,29 @@ def test_settings_that_were_searched_or_overridden_are_said(settings, sentence):
     assert [line for line in made if line.startswith("Settings")] == ([sentence] if sentence else [])
 
 
+def test_memory_is_in_the_units_it_is_measured_in():
+    runs = frame(run_rows([0.8])).replace({"metric": {"train_seconds": "peak_memory_mb"}})
+    made = build_table(study_of(runs, seeds=[0]), table_spec(metric="peak_memory_mb"))
+    assert made.caption[0].startswith("Peak memory in MiB")
+
+
 def test_training_of_single_datasets_is_said_where_they_are_shown():
     own = {"hidden": 256, "local_epochs": 5, "lr": 0.01}  # of which lr is the study's
-    datasets = ["Cora", "Photo", "CS", "Computers", "DBLP"]
-    entries = [{"name": "cora", "training": {}}, *({"name": name, "training": own} for name in ("photo", "cs"))]
+    datasets = ["Cora", "Photo", "CS", "Physics", "Computers", "DBLP"]
+    entries = [
+        {"name": "cora", "training": {}},
+        *({"name": name, "training": own} for name in ("photo", "cs", "physics")),
+    ]
     entries += [{"name": "computers", "training": {"dropout": 0.0}}, {"name": "dblp", "training": {"hidden": 8}}]
     study = study_of(
-        frame(*(run_rows([0.8], dataset=dataset) for dataset in datasets[:4])),
+        frame(*(run_rows([0.8], dataset=dataset) for dataset in datasets[:5])),
         seeds=[0],
         order={"dataset": datasets},
         training={"rounds": 100, "hidden": 64, "local_epochs": 3, "lr": 0.01, "dropout": None},
         settings={"datasets": entries},
     )
     sentence = (
-        "Training differs by dataset: Photo and CS with hidden 256 (not 64), local_epochs 5 (not 3); "
+        "Training differs by dataset: Photo, CS and Physics with hidden 256 (not 64), local_epochs 5 (not 3); "
         "Computers with dropout 0.0."
     )
     assert sentence in build_table(study, table_spec()).caption

@@ -57,6 +57,19 @@ def test_what_a_killed_one_left_is_removed(holder: subprocess.Popen[str], tmp_pa
     assert read_json(tmp_path / "results" / ".workflow")["process"] == os.getpid()
 
 
+def test_locks_for_other_results_are_left(holder: subprocess.Popen[str], tmp_path: Path):
+    own, others = tmp_path / "locks" / "0.output.lock", tmp_path / "locks" / "1.output.lock"
+    others.write_text(f"README.md\n{tmp_path}/results/studies/grid/study.json\n")
+    (tmp_path / "locks" / "0.input.lock").write_text(f"{tmp_path}/results/train/seeds-0.json\n")
+    (tmp_path / "other").mkdir()
+    assert look(tmp_path / "other", tmp_path / "locks") is None
+    own.write_text(f"{tmp_path}/other/studies/grid/study.json\n")
+    said = look(tmp_path / "other", tmp_path / "locks")
+    assert said is not None
+    assert "was killed. Its locks were removed" in said
+    assert sorted(path.name for path in (tmp_path / "locks").iterdir()) == ["0.input.lock", "1.output.lock"]
+
+
 def test_locks_of_another_machine_are_left(tmp_path: Path):
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "0.input.lock").touch()

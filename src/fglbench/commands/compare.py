@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from fglbench.commands import places
-from fglbench.errors import StorageError, suggest
+from fglbench.errors import StorageError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -37,15 +37,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _folder(args: argparse.Namespace) -> Path:
     records = Path(args.records) if args.records else Path(args.results) / "studies"
-    for folder in (records / args.study, Path(args.study)):
-        if (folder / "study.json").exists():
-            return folder
-    known = sorted(path.parent.name for path in records.glob("*/study.json"))
-    there = f"{suggest(args.study, known)}" if known else f"{records} holds no study yet."
-    raise StorageError(
-        f"'{args.study}' is neither a study with records in {records} nor a folder with a study.json. {there} "
-        "Run 'snakemake <study>' to make the records."
-    )
+    try:
+        return places.records_of(args.study, records)
+    except StorageError as error:
+        if (Path(args.study) / "study.json").exists():
+            return Path(args.study)
+        raise StorageError(f"{error} Or name a folder with a study.json.") from None
 
 
 def _references(args: argparse.Namespace) -> Path:

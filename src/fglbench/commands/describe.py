@@ -1,13 +1,17 @@
-"""`fglbench describe NAME`: a dataset's data card, or a component's docstring and settings."""
+"""`fglbench describe NAME`: what is known of a dataset, or a component's docstring and settings."""
 
 import argparse
-import os
 from pathlib import Path
 
 from fglbench import registry
 from fglbench.commands import components, overrides
+from fglbench.config.files import read_yaml
 from fglbench.datasets import catalogue
+from fglbench.datasets.availability import mirror_folder, why_unavailable
 from fglbench.errors import ComponentError, suggest
+
+CONFIG = Path("config.yaml")
+IN_ROW = ("title", "about", "source", "citation", "license")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +20,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help="settings of the dataset"
     )
+    parser.add_argument(
+        "--download", action="store_true", help="fetch the dataset where it is not here, for the numbers of its graph"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints everything of that name."""
+    """Prints everything of that name.
+
+    Raises:
+        ComponentError: nothing has that name, or it is no dataset and an option is for datasets.
+        DataError: settings do not fit the dataset, or its graph cannot be made.
+    """
     components.use_folders(args.components)
     found = [kind for kind in components.KINDS if args.name in components.names(kind)]
     if not found:
@@ -27,23 +39,48 @@ def run(args: argparse.Namespace) -> int:
         raise ComponentError(
             f"'{args.name}' is no dataset, method, backbone or partition scheme. {suggest(args.name, known)}"
         )
-    print("\n\n".join(_card(args) if kind == "dataset" else _component(kind, args.name) for kind in found))
+    given = [f"--set {text}" for text in args.assignments] + ["--download"] * args.download
+    if given and "dataset" not in found:
+        raise ComponentError(
+            f"{given[0]}: only for datasets, and '{args.name}' is a {found[0]}. Leave it out; 'fglbench train --set' "
+            "tries settings."
+        )
+    for number, kind in enumerate(found):
+        print("\n" * (number > 0), end="")
+        _print_dataset(args) if kind == "dataset" else print(_component(kind, args.name))
     return 0
 
 
-def _card(args: argparse.Namespace) -> str:
-    """The data card, from the same folder as the workflow's, which is made where it is missing."""
+def _print_dataset(args: argparse.Namespace) -> None:
+    """The row of the catalogue; then the data card, of the workflow's own folder, where that needs no download."""
     from fglbench.config.expand import dataset_part
     from fglbench.config.schema import Entry
-    from fglbench.datasets.card import format_card
+    from fglbench.datasets.card import format_card, format_row
     from fglbench.stages.download import download
 
-    given = dict(map(overrides.split_assignment, args.assignments))
-    settings = catalogue.get(args.name).read_settings(given).model_dump()
+    spec, mirror = catalogue.get(args.name), mirror_folder(args.mirror)
+    settings = spec.read_settings(dict(map(overrides.split_assignment, args.assignments))).model_dump()
     part = dataset_part(Entry.model_validate({"name": args.name, **settings}))
-    mirror = args.mirror or os.environ.get("FGLBENCH_MIRROR")
     folder = Path(args.results) / "download" / part.slug
-    return format_card(download(part.spec, folder, Path(mirror) if mirror else None))
+    print(format_row(spec, spec.counts_for(settings)), end="\n\n", flush=True)
+    if not (args.download or (folder / "graph.json").exists()):
+        if spec.needs_files and mirror is None:
+            print(
+                f"The numbers of its graph are not known here: it is not in {folder}, and there is no mirror. "
+                "With --download it is fetched."
+            )
+            return
+        if reason := why_unavailable(spec, mirror, may_download=False):
+            print(f"The numbers of its graph are not known here: {reason}.")
+            return
+    card = download(part.spec, folder, mirror, _forbidden() if args.download else "--download is not given")
+    print(format_card({key: value for key, value in card.items() if key not in IN_ROW}))
+
+
+def _forbidden() -> str | None:
+    """The setting of the configuration here that forbids to download."""
+    data = read_yaml(CONFIG).get("data") if CONFIG.is_file() else None
+    return f"{CONFIG}: data.download: false" if isinstance(data, dict) and data.get("download") is False else None
 
 
 def _component(kind: str, name: str) -> str:

@@ -3,33 +3,17 @@
 import argparse
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from fglbench.datasets import catalogue
+from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import StorageError
 from fglbench.storage import check_writable
 
-NEEDED = (
-    "torch",
-    "torch_geometric",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "pandas",
-    "pyarrow",
-    "pydantic",
-    "safetensors",
-    "networkx",
-    "python-louvain",
-    "igraph",
-    "pymetis",
-    "snakemake",
-    "mlflow",
-    "matplotlib",
-)
 NOT_NEEDED = ("torch-scatter", "torch-sparse", "pyg-lib")
 OLDEST = (3, 11)
 Finding = tuple[str, str, str]
@@ -42,8 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the findings; exit status 1 where one is a problem."""
-    mirror = args.mirror or os.environ.get("FGLBENCH_MIRROR")
-    findings = [*_python(), *_packages(), *_machine(), *_mirror(Path(mirror) if mirror else None)]
+    findings = [*_python(), *_packages(), *_machine(), *_mirror(mirror_folder(args.mirror))]
     findings.append(_writable(args.results))
     width = max(len(subject) for _, subject, _ in findings)
     for mark, subject, text in findings:
@@ -58,8 +41,22 @@ def _python() -> Iterator[Finding]:
     yield (OK, "python", found) if sys.version_info >= OLDEST else (PROBLEM, "python", f"{found}; too old")
 
 
+def needed() -> list[str]:
+    """The distributions that this one requires, without those of its extras.
+
+    Raises:
+        PackageNotFoundError: it runs from source, not installed.
+    """
+    return [re.split(r"[^\w.-]", text)[0] for text in requires("fglbench") or [] if "extra ==" not in text]
+
+
 def _packages() -> Iterator[Finding]:
-    for name in NEEDED:
+    try:
+        names = needed()
+    except PackageNotFoundError:
+        yield PROBLEM, "fglbench", "is not installed, so what it needs is not known; install it ('make setup')"
+        names = []
+    for name in names:
         found = _version(name)
         absent = "absent; install the environment again ('make setup')"
         yield (OK, name, found) if found else (PROBLEM, name, absent)

@@ -11,13 +11,15 @@ from fglbench.commands import components, places
 from fglbench.errors import ComponentError
 
 KINDS = ("method",)
-NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\+?")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("kind", choices=KINDS, help="what to write")
-    parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and dashes, as in configurations")
+    parser.add_argument(
+        "name", metavar="NAME", help="as in configurations: lower-case letters, digits and dashes; may end in '+'"
+    )
     parser.add_argument(
         "--folder", metavar="DIR", help="components folder for it: DIR/methods/ and DIR/tests/ (else the checkout)"
     )
@@ -27,10 +29,11 @@ def run(args: argparse.Namespace) -> int:
     """Writes both files and says what comes next."""
     component, test = write_component(args.kind, args.name, Path(args.folder) if args.folder else None, args.components)
     use = f"\n  components: [{args.folder}]" if args.folder else ""
+    pin = "" if args.folder else f"Pin its numbers: 'pytest tests/golden -k {args.name} --update-golden'.\n"
     print(
         f"{component}\n{test}\n\n"
         f"Write your idea into the first, then run 'pytest {test}'.\n"
-        f"In config.yaml:\n  methods: [fedavg, {args.name}]{use}\n"
+        f"{pin}In config.yaml:\n  methods: [fedavg, {args.name}]{use}\n"
         "docs/adding-a-method.md shows what a method may do where."
     )
     return 0
@@ -54,9 +57,14 @@ def write_component(kind: str, name: str, folder: Path | None, used: list[str] |
     if not NAME.fullmatch(name):
         raise ComponentError(
             f"'{name}' cannot be the name of a {kind}: use lower-case letters, digits and single dashes, and start "
-            "with a letter, as in 'my-method2'."
+            "with a letter, as in 'my-method2'; it may end in '+'."
         )
-    stem = name.replace("-", "_")
+    stem = registry.stem_of(name)
+    if registry.name_of(stem) != name:
+        raise ComponentError(
+            f"'{name}' cannot be the name of a {kind}: its file {stem}.py means '{registry.name_of(stem)}'. Use that "
+            "name, or another one."
+        )
     component, test = _paths(kind, stem, folder)
     existing = [path for path in (component, test) if path.exists()]
     if existing:

@@ -16,8 +16,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Packs and says what was packed."""
+    records = places.records_of(args.study, Path(args.results) / "studies")
     target = (Path(args.to) if args.to else _published()) / args.study
-    cells = pack(Path(args.results) / "studies" / args.study, target)
+    cells = pack(records, target)
     size_kb = sum(path.stat().st_size for path in target.iterdir()) / 1000
     print(f"{target}: cells packed: {len(cells)}, {size_kb:.0f} kB")
     return 0

@@ -1,8 +1,9 @@
-"""Where the files beside the package lie: studies, their references, and the tests of a checkout."""
+"""Where the files beside the package lie: studies, their references and records, and the tests of a checkout."""
 
 from pathlib import Path
 
 import fglbench
+from fglbench.errors import StorageError, suggest
 
 
 def checkout() -> Path | None:
@@ -17,3 +18,22 @@ def studies() -> Path | None:
         if root is not None and (root / "workflow" / "studies").is_dir():
             return root / "workflow" / "studies"
     return None
+
+
+def records_of(study: str, records: Path) -> Path:
+    """The folder with the records of a study.
+
+    Args:
+        study: its name.
+        records: the folder that holds the studies' records.
+
+    Raises:
+        StorageError: it has none there; names the studies that have.
+    """
+    known = sorted(path.parent.name for path in records.glob("*/study.json"))
+    if study in known:
+        return records / study
+    there = suggest(study, known) if known else f"{records} holds no study yet."
+    raise StorageError(
+        f"'{study}' is not a study with records in {records}. {there} Run 'snakemake <study>' to make the records."
+    )

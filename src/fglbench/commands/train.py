@@ -37,6 +37,7 @@ def positive(text: str) -> int:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
     parser.add_argument("--dataset", required=True, metavar="NAME")
     parser.add_argument("--scheme", default="louvain", metavar="NAME", help="partition scheme (louvain)")
     parser.add_argument("--clients", type=int, default=10, metavar="N", help="(10)")
@@ -62,7 +63,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(_option(name), type=int, metavar="N", help=text)
     parser.add_argument("--force", action="store_true", help="train again although the cell is there")
     parser.add_argument("--json", action="store_true", help="last line: one JSON object with the scores and costs")
-    parser.set_defaults(run=run)
 
 
 def _option(name: str) -> str:

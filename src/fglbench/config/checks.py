@@ -88,14 +88,13 @@ def _axis_values(study: Study) -> dict[str, list[Any]]:
 
 
 def _where_problems(owner: str, where: Mapping[Any, list[Any]], values: Mapping[str, list[Any]]) -> list[str]:
-    """A filter that no cell of the study passes."""
-    found = []
-    for axis, wanted in where.items():
-        known = values[axis]
-        if not set(wanted) & set(known):
-            asked = ", ".join(map(str, wanted))
-            found.append(f"{owner}.where.{axis}: '{asked}' is not in this study. {suggest(asked, map(str, known))}")
-    return found
+    """Values of a filter that the study does not have: what they were meant for would be missing without a word."""
+    return [
+        f"{owner}.where.{axis}: '{value}' is not in this study. {suggest(value, map(str, values[axis]))}"
+        for axis, wanted in where.items()
+        for value in wanted
+        if value not in values[axis]
+    ]
 
 
 def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:

@@ -13,8 +13,10 @@ from fglbench import registry
 from fglbench.config import problems as wording
 from fglbench.config.checks import shown_problems, study_problems
 from fglbench.config.files import read_yaml
+from fglbench.config.printed import reference_problems
 from fglbench.config.schema import Checked, Config, Study
 from fglbench.config.tuned import with_tuned
+from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import ConfigError, suggest
 
 
@@ -131,8 +133,7 @@ def load_study(path: Path) -> Study:
 
 def mirror_of(config: Config) -> Path | None:
     """The offline mirror: `data.mirror`, else the environment's FGLBENCH_MIRROR, else None."""
-    named = config.data.mirror or os.environ.get("FGLBENCH_MIRROR")
-    return Path(named) if named else None
+    return mirror_folder(config.data.mirror)
 
 
 def _validate(
@@ -148,7 +149,10 @@ def _validate(
         except ValidationError:
             return None, found
         return known, found + [f"{source}: {problem}" for problem in study_problems(known)]
-    found = [f"{source}: {problem}" for problem in study_problems(known) + shown_problems(known)]
+    wrong = [*study_problems(known), *shown_problems(known)]
+    if studies is not None:
+        wrong += reference_problems(known, studies)
+    found = [f"{source}: {problem}" for problem in wrong]
     if known.tuned is not None:
         try:
             known = with_tuned(known, studies)

@@ -4,9 +4,9 @@ Seeds of one cell share a job up to `jobs.seeds_per_job`; the job's output is a 
 the folders of its seeds. The stage itself keeps what is finished, so another grouping of seeds repeats nothing.
 """
 
-import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +18,14 @@ from fglbench.config.searches import SearchPlan, plan_searches
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.room import room_for
-from fglbench.errors import ConfigError, DataError, suggest
+from fglbench.errors import ConfigError, DataError
 from fglbench.stages.published import published_cells
 
 GRID = "grid"
 UNFINISHED = "not finished"
 
-_RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
+RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
+"""Targets of the workflow that no study may be called like."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -53,31 +54,23 @@ class Plan:
         packed: Path | None = None,
         files: Iterable[Path] = (),
     ):
-        self.config: Config = load_config(values, source, studies, files)
+        found: list[str] = []
+        self.studies: dict[str, Expansion] = {}
+        with _kept(found):
+            self.config: Config = load_config(values, source, studies, files)
+            fields = {key: getattr(self.config, key) for key in Study.model_fields}
+            self.studies[GRID] = _expanded(Study.model_construct(**fields), source)
+        for path in sorted(studies.glob("*.yaml")):
+            with _kept(found):
+                self.studies[path.stem] = _expanded(_study(path), str(path))
+        if found:
+            raise ConfigError(found)
         self.root = self.config.results
         mirror = mirror_of(self.config)
         self.mirror = str(mirror) if mirror else None
         self.forbidden = None if self.config.data.download else f"{source}: data.download: false"
         self.tracked = self.config.tracking.enabled and not self.config.only_finished
         self.components = [str(Path(folder).resolve()) for folder in self.config.components]
-        fields = {key: getattr(self.config, key) for key in Study.model_fields}
-        grid = Study.model_construct(**fields)
-        if problems := _reference_problems(grid, source, studies / "reference"):
-            raise ConfigError(problems)
-        self.studies: dict[str, Expansion] = {GRID: expand(grid)}
-        found: list[str] = []
-        for path in sorted(studies.glob("*.yaml")):
-            if not re.fullmatch(r"[a-z][a-z0-9-]*", path.stem) or path.stem in _RESERVED:
-                found.append(
-                    f"{path}: '{path.stem}' cannot name a study, which is a target of the workflow; use lower-case "
-                    f"letters, digits and dashes, and none of {', '.join(sorted(_RESERVED))}."
-                )
-                continue
-            study = load_study(path)
-            found += _reference_problems(study, str(path), studies / "reference")
-            self.studies[path.stem] = expand(study)
-        if found:
-            raise ConfigError(found)
         self.searches: dict[str, dict[str, SearchPlan]] = {
             name: {search.slug: search for search in plan_searches(expansion.study)}
             for name, expansion in self.studies.items()
@@ -237,24 +230,29 @@ def _remember(known: dict[Key, Value], slug: Key, value: Value) -> None:
         )
 
 
-def _reference_problems(study: Study, source: str, folder: Path) -> list[str]:
-    """A printed table that does not exist would otherwise be noticed after all training."""
-    if study.reference is None:
-        return [
-            f"{source}: tables[{index}].reference: the study names no 'reference' file."
-            for index, table in enumerate(study.tables)
-            if table.reference
-        ]
-    path = folder / f"{study.reference}.csv"
-    known = [file.stem for file in folder.glob("*.csv")]
-    if study.reference not in known:
-        hint = suggest(study.reference, known)
-        return [f"{source}: reference: '{study.reference}' is not a file of printed numbers. {hint}"]
-    with path.open(newline="", encoding="utf-8") as stream:
-        printed = {row["table"] for row in csv.DictReader(stream)}
-    return [
-        f"{source}: tables[{index}].reference.table: '{table.reference.table}' is not in {path.name}. "
-        f"{suggest(table.reference.table, printed)}"
-        for index, table in enumerate(study.tables)
-        if table.reference and table.reference.table not in printed
-    ]
+def _study(path: Path) -> Study:
+    """A study file that may be a target of the workflow."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", path.stem) or path.stem in RESERVED:
+        raise ConfigError(
+            [
+                f"{path}: '{path.stem}' cannot name a study, which is a target of the workflow; use lower-case "
+                f"letters, digits and dashes, and none of {', '.join(sorted(RESERVED))}."
+            ]
+        )
+    return load_study(path)
+
+
+def _expanded(study: Study, source: str) -> Expansion:
+    try:
+        return expand(study)
+    except ConfigError as error:
+        raise ConfigError([f"{source}: {problem}" for problem in error.problems]) from error
+
+
+@contextmanager
+def _kept(found: list[str]) -> Iterator[None]:
+    """Keeps the problems of one file, so that those of the others are reported with them."""
+    try:
+        yield
+    except ConfigError as error:
+        found += error.problems

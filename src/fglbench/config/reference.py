@@ -4,10 +4,11 @@
 differ from what the types say.
 """
 
+import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -42,19 +43,20 @@ backbone and its variant are called in the paper's reference file, where that is
 Numbers in scientific notation need a dot and a sign for YAML to read them as numbers: `1.0e-3`, not `1e-3`.
 """
 
+_PLURALS = {"entry": "entries", "search": "searches"}
+
 
 def markdown() -> str:
     """The page as Markdown: a table of keys per section."""
     sections: list[tuple[str, type[BaseModel]]] = [("Top level", Config)]
     parts = [_HEAD]
     for title, model in sections:
-        parts.append(
-            f"\n## {title}\n\n{(model.__doc__ or '').strip()}\n\n| key | type | default | meaning |\n|---|---|---|---|"
-        )
+        text = inspect.cleandoc(model.__doc__ or "")
+        parts.append(f"\n## {title}\n\n{text}\n\n| key | type | default | meaning |\n|---|---|---|---|")
         for name, field in model.model_fields.items():
             nested = _section(field.annotation)
             if nested and nested.__name__ != "Entry" and all(nested is not known for _, known in sections):
-                sections.append((f"`{name}`", nested))
+                sections.append((_words(nested).capitalize() if _is_mapping(field.annotation) else f"`{name}`", nested))
             default = "required" if field.is_required() else _default(field.default, nested)
             parts.append(f"| `{name}` | {_type(field.annotation)} | {default} | {field.description} |")
     return "\n".join(parts) + "\n"
@@ -71,6 +73,16 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := _section(part))), None)
 
 
+def _is_mapping(annotation: Any) -> bool:
+    return get_origin(annotation) is dict
+
+
+def _words(model: type[BaseModel], *, plural: bool = False) -> str:
+    """What a page calls a section: "search", "searches"."""
+    word = model.__name__.removesuffix("Settings").lower()
+    return _PLURALS.get(word, f"{word}s") if plural else word
+
+
 def _default(value: Any, nested: type[BaseModel] | None) -> str:
     if isinstance(value, BaseModel) or (nested and nested.__name__ != "Entry" and value):
         return "see below"
@@ -82,10 +94,9 @@ def _default(value: Any, nested: type[BaseModel] | None) -> str:
 def _type(annotation: Any) -> str:
     nested = _section(annotation)
     if nested is not None:
-        listed = "list" in str(annotation)
-        return {True: f"list of {nested.__name__.lower()}s", False: nested.__name__.lower()}[listed].replace(
-            "entrys", "entries"
-        )
+        if _is_mapping(annotation):
+            return f"mapping of names to lists or {_words(nested, plural=True)}"
+        return f"list of {_words(nested, plural=True)}" if "list" in str(annotation) else _words(nested)
     text = str(annotation)
     if text.startswith("dict"):
         return "mapping of axes or columns to values" if "str, typing.Any" not in text else "mapping of keys to values"

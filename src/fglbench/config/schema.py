@@ -37,7 +37,9 @@ class Entry(Section):
         return dict(self.model_extra or {})
 
 
-Entries = Annotated[list[Annotated[Entry, BeforeValidator(_entry)]], Field(min_length=1)]
+Entries = Annotated[
+    list[Annotated[Entry, BeforeValidator(_entry, json_schema_input_type=str | Entry)]], Field(min_length=1)
+]
 
 
 class Training(Section):

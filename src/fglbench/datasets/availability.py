@@ -1,9 +1,16 @@
 """Whether a dataset can be had here, known before any job: cells without data are shown as not run, the others run."""
 
+import os
 from pathlib import Path
 
 from fglbench.datasets.room import lacking_memory
 from fglbench.datasets.spec import DatasetSpec
+
+
+def mirror_folder(named: str | None) -> Path | None:
+    """The offline mirror: the folder that is named, else the environment's FGLBENCH_MIRROR, else None."""
+    folder = named or os.environ.get("FGLBENCH_MIRROR")
+    return Path(folder) if folder else None
 
 
 def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) -> str | None:

@@ -1,12 +1,14 @@
-"""The data card: what a graph holds, in numbers, and as text for `fglbench describe`."""
+"""The data card: what a graph holds, in numbers, and as text for `fglbench describe`; also what the catalogue says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from fglbench.datasets.base import Graph
+from fglbench.datasets.room import room_for
+from fglbench.datasets.spec import Counts, DatasetSpec
 
 
 def data_card(graph: Graph) -> dict[str, Any]:
@@ -82,6 +84,39 @@ def format_card(card: Mapping[str, Any]) -> str:
     ]
     if card.get("settings"):
         lines.append(("settings", ", ".join(f"{key}={value}" for key, value in card["settings"].items())))
-    width = max(len(label) for label, _ in lines)
     heading = [f"{card['title']} ({card['name']})", card["about"], ""] if "title" in card else []
-    return "\n".join(heading + [f"{label:<{width}}  {text}" for label, text in lines if text])
+    return "\n".join([*heading, *_aligned(lines)])
+
+
+def format_row(spec: DatasetSpec, counts: Counts) -> str:
+    """Aligned plain text of what the catalogue says of a dataset, known without its files.
+
+    Args:
+        spec: the row.
+        counts: its counts, under the settings that it has.
+    """
+    room = room_for(spec)
+    origin = spec.url if isinstance(spec.url, str) else ", ".join(spec.url.values())
+    lines = [
+        (
+            "size",
+            f"{counts.nodes:,} nodes, {counts.edges:,} edges, {counts.features:,} features, {counts.classes:,} classes",
+        ),
+        ("source", spec.source),
+        ("citation", spec.citation),
+        ("license", spec.license),
+        ("files", ", ".join(spec.raw_files) or "none needed"),
+        ("address", origin),
+    ]
+    if spec.announced is not None and room is not None:
+        archive = f", in an archive of {spec.announced.archive_mb:,} MB" if spec.announced.archive_mb else ""
+        lines.append(("files take", f"about {spec.announced.raw_mb:,} MB{archive}"))
+        lines.append(
+            ("its graph takes", f"about {room.stored / 1e6:,.0f} MB; making it {room.memory / 1e6:,.0f} MB of memory")
+        )
+    return "\n".join([f"{spec.title} ({spec.name})", spec.about, "", *_aligned(lines)])
+
+
+def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(label) for label, _ in lines)
+    return [f"{label:<{width}}  {text}" for label, text in lines if text]

@@ -91,8 +91,13 @@ def _training(study: Study, datasets: set[str]) -> list[str]:
         ]
         if own and label in datasets:
             who.setdefault(", ".join(own), []).append(label)
-    parts = [f"{' and '.join(labels)} with {changes}" for changes, labels in who.items()]
+    parts = [f"{_listed(labels)} with {changes}" for changes, labels in who.items()]
     return [f"Training differs by dataset: {'; '.join(parts)}"] if parts else []
+
+
+def _listed(names: list[str]) -> str:
+    """ "Photo, Computers, CS and Physics"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _overridden(study: Study) -> list[str]:

@@ -6,22 +6,24 @@ from typing import Any
 import pandas as pd
 
 from fglbench.reporting.cells import Cell, Table
-from fglbench.reporting.records import Study
+from fglbench.reporting.records import Study, ordered
 from fglbench.reporting.reference import base_dataset
 
 SIZES = ("nodes", "features", "edges", "classes")
 
 
 def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
-    """One row per dataset; with a reference, a printed number follows each of ours, and datasets that only the paper
-    has come last.
+    """One row per dataset, in the study's order; with a reference, a printed number follows each of ours, and datasets
+    that only the paper has come last.
 
     Args:
         study: the records.
         spec: the table's entry in `study.json`: name, title, reference.
         reference: as `reference.load_reference` reads it, or None.
     """
-    sizes: dict[str, dict[str, int]] = study.settings["sizes"]
+    recorded: dict[str, dict[str, int]] = study.settings["sizes"]
+    labels = ordered([(label,) for label in recorded], ["dataset"], study.order)
+    sizes = {label: recorded[label] for (label,) in labels}
     wish = spec.get("reference") or {}
     printed = _printed(reference, wish) if reference is not None else {}
     names = {label: _printed_name(str(study.name("dataset", label)), wish, printed) for label in sizes}

@@ -32,7 +32,7 @@ QUANTITIES = {
     "server_seconds": Quantity("server time", "s", 1.0, "lower", timed=True),
     "eval_seconds": Quantity("evaluation time", "s", 1.0, "lower", timed=True),
     "total_seconds": Quantity("total time", "s", 1.0, "lower", timed=True),
-    "peak_memory_mb": Quantity("peak memory", "MB", 1.0, "lower", timed=True),
+    "peak_memory_mb": Quantity("peak memory", "MiB", 1.0, "lower", timed=True),
     "bytes_up": Quantity("upload", "MB", 1e-6, "lower"),
     "bytes_down": Quantity("download", "MB", 1e-6, "lower"),
     "selected_round": Quantity("selected round (the first is 0)", "", 1.0, None),

@@ -79,7 +79,10 @@ def repair(results: Path, damage: Damage) -> None:
 
 
 def leftovers(results: Path) -> list[Path]:
-    """Half-made files and folders of jobs that were killed: temporary names that nobody will rename any more."""
+    """Half-made files and folders of jobs that were killed: temporary names that nobody will rename any more.
+
+    Locks, which end in `.lock`, are none: another process may hold one.
+    """
     return sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
 
 

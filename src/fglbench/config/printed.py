@@ -1,0 +1,37 @@
+"""What is wrong with the printed numbers that a study names: they are read only after all training."""
+
+import csv
+from pathlib import Path
+
+from fglbench.config.schema import Study
+from fglbench.errors import suggest
+
+FOLDER = "reference"
+
+
+def reference_problems(study: Study, studies: Path) -> list[str]:
+    """A file or a printed table that does not exist.
+
+    Args:
+        study: well-typed.
+        studies: folder of study files; the printed numbers are in its `reference/`.
+    """
+    if study.reference is None:
+        return [
+            f"tables[{index}].reference: the study names no 'reference' file."
+            for index, table in enumerate(study.tables)
+            if table.reference
+        ]
+    known = {file.stem: file for file in (studies / FOLDER).glob("*.csv")}
+    if study.reference not in known:
+        hint = suggest(study.reference, known)
+        return [f"reference: '{study.reference}' is not a file of printed numbers. {hint}"]
+    path = known[study.reference]
+    with path.open(newline="", encoding="utf-8") as stream:
+        printed = {row["table"] for row in csv.DictReader(stream)}
+    return [
+        f"tables[{index}].reference.table: '{table.reference.table}' is not in {path.name}. "
+        f"{suggest(table.reference.table, printed)}"
+        for index, table in enumerate(study.tables)
+        if table.reference and table.reference.table not in printed
+    ]

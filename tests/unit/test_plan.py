@@ -1,0 +1,73 @@
+"""The plan of a workflow: what is wrong in the configuration and in all study files comes in one report."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fglbench.config.plan import Plan
+from fglbench.errors import ConfigError
+
+VALUES: dict[str, Any] = {
+    "datasets": ["karate"],
+    "partitions": ["random"],
+    "clients": [2],
+    "methods": ["fedavg"],
+    "seeds": 1,
+}
+CONTRADICTING = {"grids": [{}, {"training": {"lr": 0.5}}]}
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Path:
+    """A folder of study files, one of them sound, with printed numbers of one paper."""
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "paper.csv").write_text("table,value\n3,81.5\n")
+    write(tmp_path / "sound.yaml", reference="paper", tables=[table("3")])
+    return tmp_path
+
+
+def write(path: Path, **changes: Any) -> None:
+    path.write_text(yaml.safe_dump({**VALUES, **changes}))
+
+
+def table(number: str) -> dict[str, Any]:
+    return {"name": "t", "title": "T", "reference": {"table": number}}
+
+
+def problems(studies: Path, **changes: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        Plan({**VALUES, **changes}, "my.yaml", studies)
+    return caught.value.problems
+
+
+def test_problems_of_the_configuration_and_of_every_study_are_told_at_once(studies: Path) -> None:
+    write(studies / "data.yaml")
+    write(studies / "first.yaml", methods=["fedavgg"])
+    write(studies / "second.yaml", **CONTRADICTING)
+    write(studies / "third.yaml", reference="papr", clients=[0])
+    (studies / "unreadable.yaml").write_text("a: [")
+    found = problems(studies, datasets=["karatee"], reference="paper", tables=[table("4")])
+    starts = [
+        "my.yaml: datasets[0]: 'karatee' is not a dataset.",
+        "my.yaml: tables[0].reference.table: '4' is not in paper.csv. Valid: 3.",
+        f"{studies / 'data.yaml'}: 'data' cannot name a study",
+        f"{studies / 'first.yaml'}: methods[0]: 'fedavgg' is not a method. Did you mean 'fedavg'?",
+        f"{studies / 'second.yaml'}: grids: two of them train (karate, random, 2, fedavg, gcn, 0) differently",
+        f"{studies / 'third.yaml'}: clients[0]: 0",
+        f"{studies / 'third.yaml'}: reference: 'papr' is not a file of printed numbers. Did you mean 'paper'?",
+        f"{studies / 'unreadable.yaml'}: cannot be read as YAML",
+    ]
+    assert len(found) == len(starts), found
+    for problem, start in zip(found, starts, strict=True):
+        assert problem.startswith(start)
+
+
+def test_grids_of_the_configuration_that_contradict_each_other_are_said_to_be_there(studies: Path) -> None:
+    (found,) = problems(studies, **CONTRADICTING)
+    assert found.startswith("my.yaml: grids: two of them train")
+
+
+def test_a_sound_plan_has_every_study(studies: Path) -> None:
+    assert list(Plan(VALUES, "my.yaml", studies).studies) == ["grid", "sound"]
