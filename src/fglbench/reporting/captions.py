@@ -96,7 +96,7 @@ def _training(study: Study, datasets: set[str]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    """ "Photo, Computers, CS and Physics"."""
+    """Names in a sentence: "Photo, Computers, CS and Physics"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
