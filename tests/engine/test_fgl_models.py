@@ -18,7 +18,7 @@ from fglbench.federation.adjacency import adjacency_of, normalised
 from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
-from fglbench.methods import fedsage_plus
+from fglbench.methods import base, fedsage_plus
 from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean, vectors_of
 from fglbench.methods._mending import impair, mend
 from fglbench.methods.fedgl import mean_of_holders, nearest, pseudo_labels
@@ -271,6 +271,25 @@ def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) ->
     joined = adjacency_of(result.graphs["last"].operator)
     assert joined.nnz > adjacency_of(federation.operator).nnz
     assert (federation.client_of[joined.tocoo().row] == federation.client_of[joined.tocoo().col]).all()
+
+
+def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
+    federation = tiny.federation("gcn")
+    method: Any = method_of(federation, backbone_of(federation, "gcn", hidden=8), "fedgl", confidence=0.0)
+    train(federation, method.backbone, method, schedule_of(rounds=1), 0)
+    labels, edges = method._labels.copy(), method._edges.copy()
+    drawn = np.array([1])
+    away = ~np.isin(federation.client_of, drawn)
+    other = np.where(federation.role == TRAIN, -1, 2)  # predicted next, unlike what is there
+    assert (labels != other).any(where=away)
+    size = int((~away).sum())
+    weights = torch.zeros(3).index_fill(0, torch.from_numpy(drawn), 1.0)
+    sent = {"predictions": torch.eye(3)[[2] * size], "embeddings": torch.ones(size, 4)}
+    round = base.Round(1, drawn, weights, {}, {}, schedule_of(), lambda: torch.zeros(0), sent)
+    method.after(round, {})
+    np.testing.assert_array_equal(method._labels, np.where(away, labels, other))
+    assert (method._edges != edges)[away].nnz == 0
+    assert (method._edges != edges)[~away].nnz > 0
 
 
 # ---- table 5

@@ -2,11 +2,11 @@
 
 After local training clients send both for all their nodes. The server takes, node by node, the mean over the clients
 that hold it, weighted by their training nodes. Where the mean prediction of a node that is not trained on gives a class
-at least `confidence`, that class is its pseudo-label: in the next round clients add `label_weight` times the mean
+at least `confidence`, that class is its pseudo-label: when they train next, clients add `label_weight` times the mean
 cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a client is joined, with weight
 `edge_weight`, to those `neighbours` of the client's other nodes whose mean embeddings have the largest positive cosine
 with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
-aggregated by `aggregation`.
+aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges.
 
 Under the inductive setting the server sees the nodes of training alone; rounds are scored on the whole client graphs
 with the pseudo-graph's edges among those nodes.
@@ -32,7 +32,7 @@ from fglbench.methods import _aggregated, base
 from fglbench.methods.moon import of_outputs
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 2
+VERSION = 3
 _BLOCK = 2**24  # similarities held at once: 64 MB
 
 
@@ -51,7 +51,7 @@ class Method(_aggregated.Method):
         self._node_of = np.unique(nodes, return_inverse=True)[1]
         self._chunk_clients = self.federation.num_clients
         self._graphs = self.federation  # with the last pseudo-graph
-        self._labels = np.full(size, -1)  # pseudo-labels, -1 where there is none
+        self._labels = np.full(size, -1)  # pseudo-labels of each client's last training, -1 where there is none
         self._edges = sp.csr_matrix((size, size), dtype=np.float32)
         self._views: dict[tuple[int, ...], View] = {}  # of the pseudo-labelled nodes, by clients
 
@@ -126,7 +126,6 @@ class Method(_aggregated.Method):
         average = mean_of_holders(self._node_of[held], weights)
         if self.settings.label_weight:
             found = pseudo_labels(average @ round.uploads["predictions"].cpu().numpy(), self.settings.confidence)
-            self._labels = np.full(len(held), -1)
             self._labels[held] = np.where(federation.role[held] == TRAIN, -1, found)
         if self._joins():
             embeddings = torch.from_numpy(average @ round.uploads["embeddings"].cpu().numpy()).to(round.weights.device)
