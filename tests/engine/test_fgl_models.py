@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy, smooth_l1_loss
 
 from fglbench.federation.adjacency import adjacency_of, normalised
 from fglbench.federation.chunks import clients_at_once
+from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
 from fglbench.methods import base, fedsage_plus
@@ -271,6 +272,31 @@ def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) ->
     joined = adjacency_of(result.graphs["last"].operator)
     assert joined.nnz > adjacency_of(federation.operator).nnz
     assert (federation.client_of[joined.tocoo().row] == federation.client_of[joined.tocoo().col]).all()
+
+
+def test_fedgl_needs_a_backbone_that_reads_all_neighbours_for_its_weights(tiny: Case) -> None:
+    federation = tiny.federation("sage", neighbours=2)
+    backbone = backbone_of(federation, "sage", neighbours=2)
+    reason = method_of(federation, backbone, "fedgl").not_applicable()
+    assert reason is not None
+    assert "edge_weight" in reason
+    for own in ({"neighbours": 0}, {"edge_weight": 0.0}):
+        assert method_of(federation, backbone, "fedgl", **own).not_applicable() is None
+    assert method_of(federation, backbone_of(federation, "sage"), "fedgl").not_applicable() is None
+
+
+def test_views_to_score_a_rebuilt_graph_on_are_time_of_evaluation(tiny: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    build = Evaluator._view
+
+    def slowly(*arguments: Any) -> Any:
+        seconds[0] += 1.0
+        return build(*arguments)
+
+    monkeypatch.setattr(Evaluator, "_view", slowly)
+    monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: seconds[0])
+    result = run(tiny.federation(), "fedgl", rounds=4)
+    assert (result.train_seconds, result.eval_seconds) == (0.0, 4.0)
 
 
 def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:

@@ -6,7 +6,8 @@ at least `confidence`, that class is its pseudo-label: when they train next, cli
 cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a client is joined, with weight
 `edge_weight`, to those `neighbours` of the client's other nodes whose mean embeddings have the largest positive cosine
 with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
-aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges.
+aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges. gat, whose attention weighs
+neighbours by itself, reads the edges whatever their weight is.
 
 Under the inductive setting the server sees the nodes of training alone; rounds are scored on the whole client graphs
 with the pseudo-graph's edges among those nodes.
@@ -39,7 +40,9 @@ _BLOCK = 2**24  # similarities held at once: 64 MB
 class Settings(AggregatedSettings):
     label_weight: float = Field(0.1, ge=0, description="Weight of the pseudo-labels' loss.")
     confidence: float = Field(0.9, ge=0, le=1, description="Least mean probability of a pseudo-label.")
-    edge_weight: float = Field(0.1, ge=0, description="Weight of the pseudo-graph's edges.")
+    edge_weight: float = Field(
+        0.1, ge=0, description="Weight of the pseudo-graph's edges; 0: none. gat weighs them by attention instead."
+    )
     neighbours: int = Field(5, ge=0, description="Edges that a node starts in the pseudo-graph; 0: no pseudo-graph.")
 
 
@@ -59,6 +62,8 @@ class Method(_aggregated.Method):
         applied = self.federation.propagated or self.federation.scored.propagated
         if self._joins() and applied and self.federation.combine != "each":
             return "the pseudo-graph changes an operator that preprocessing has applied; set neighbours: 0"
+        if self._joins() and self.backbone.neighbours:
+            return "drawn neighbours all weigh the same, whatever edge_weight is; let the backbone read all of them"
         return super().not_applicable()
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
