@@ -6,6 +6,7 @@ Each is written from its paper's algorithm, client by client, and shares no code
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,10 @@ class Strategy:
 
     def end(self, client: int, data: Client, model: Model) -> None:
         """After the client's local training."""
+
+    def logits(self, client: int, data: Client, model: Model) -> Tensor:
+        """What the client's model says of all its nodes."""
+        return model(data.x, data.edges)
 
     def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor | float:
         """A further term of the local loss on these training nodes."""
@@ -86,7 +91,7 @@ def run(
             strategy.begin(i, clients[i], models[i])
             for rows in batches(clients[i], plan.local_epochs, batch_size, streams[i]):
                 optimisers[i].zero_grad()
-                logits = models[i](clients[i].x, clients[i].edges)
+                logits = strategy.logits(i, clients[i], models[i])
                 loss = cross_entropy(logits[rows], clients[i].labels[rows])
                 loss = loss + strategy.extra(i, clients[i], models[i], rows)
                 loss.backward()
@@ -424,3 +429,73 @@ class FedGTA(Strategy):
         self.compared += 1
         self.accepted += near
         return near
+
+
+class FedGL(Strategy):
+    """Chen et al. under FedAvg: a GCN of two layers on dense matrices of one client at a time.
+
+    Args:
+        nodes: the global ids of every client's nodes.
+        label_weight, confidence, edge_weight: as the method's settings; a node is joined to all that have a positive
+            cosine, since which of several equally near ones are the nearest is left to rounding.
+    """
+
+    def __init__(self, nodes: Sequence[Sequence[int]], label_weight: float, confidence: float, edge_weight: float):
+        self.nodes, self.label_weight, self.confidence = nodes, label_weight, confidence
+        self.edge_weight = edge_weight
+        self.labels = [torch.full((len(own),), -1) for own in nodes]
+        self.joined = [torch.zeros(len(own), len(own)) for own in nodes]
+        self.roles: dict[int, Tensor] = {}
+        self.sent: dict[int, tuple[Tensor, Tensor]] = {}  # predictions and embeddings of who trained in this round
+
+    def operator(self, client: int, data: Client) -> Tensor:
+        """Symmetrically normalised, [n, n]."""
+        weights = torch.eye(len(data.x)) + self.edge_weight * self.joined[client]
+        weights[data.edges[0], data.edges[1]] += 1.0
+        scale = weights.sum(1) ** -0.5
+        return scale[:, None] * weights * scale
+
+    def hidden(self, client: int, data: Client, model: Any) -> Tensor:
+        first = model.layers[0]
+        return (self.operator(client, data) @ data.x @ first.lin.weight.T + first.bias).relu()
+
+    def logits(self, client: int, data: Client, model: Any) -> Tensor:
+        second = model.layers[1]
+        return self.operator(client, data) @ self.hidden(client, data, model) @ second.lin.weight.T + second.bias
+
+    def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor | float:
+        labels = self.labels[client]
+        if (labels < 0).all():
+            return 0.0
+        logits = self.logits(client, data, model)
+        return self.label_weight * cross_entropy(logits[labels >= 0], labels[labels >= 0])
+
+    def end(self, client: int, data: Client, model: Model) -> None:
+        with torch.no_grad():
+            predictions = self.logits(client, data, model).softmax(1)
+            self.sent[client], self.roles[client] = (predictions, self.hidden(client, data, model)), data.role
+
+    def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
+        for i in trained:
+            predictions, embeddings = (
+                torch.stack([self.mean_of_holders(node, part, sizes) for node in self.nodes[i]]) for part in (0, 1)
+            )
+            best, found = predictions.max(1)
+            self.labels[i] = torch.where((best >= self.confidence) & (self.roles[i] != TRAIN), found, -1)
+            self.joined[i] = self.pseudo_graph(embeddings)
+        self.sent = {}
+        return super().server(trained, held, sizes)
+
+    def mean_of_holders(self, node: int, part: int, sizes: list[int]) -> Tensor:
+        rows = [
+            (sizes[j], sent[part][row])
+            for j, sent in self.sent.items()
+            for row, other in enumerate(self.nodes[j])
+            if other == node
+        ]
+        return sum((size * row for size, row in rows), start=torch.zeros(())) / sum(size for size, _ in rows)
+
+    @staticmethod
+    def pseudo_graph(embeddings: Tensor) -> Tensor:
+        near = cosine_similarity(embeddings[:, None], embeddings, dim=2) > 0
+        return (near & ~torch.eye(len(embeddings), dtype=torch.bool)).float()

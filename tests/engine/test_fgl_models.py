@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
+import plain_strategies
 import pytest
 import scipy.sparse as sp
 import torch
 from federations import Case, backbone_of, method_of, schedule_of, tiny_case
 from sklearn.metrics.pairwise import cosine_similarity
 from test_laws import assert_same, make_five, run
+from test_strategies import SEED, SETTINGS, assert_oracle, plan_of
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
 from fglbench.federation.adjacency import adjacency_of, normalised
@@ -225,6 +228,30 @@ def test_fedsage_plus_predicts_the_split_and_counts_its_exchange(tiny: Case) -> 
 
 
 # ---- FedGL
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.5), ("adam", 0.02)])
+def test_fedgl(tmp_path: Path, optimiser: str, lr: float, participation: float, chunk: int | None) -> None:
+    five = make_five(tmp_path, [0, 1, 2, 3, 4])
+    nodes = five.nodes.copy()
+    nodes[[12, 13, 39]] = nodes[:3]  # held by two clients each
+    federation = replace(five.federation(**SETTINGS), nodes=nodes)
+    backbone = backbone_of(federation, "gcn", **SETTINGS)
+    own = {"label_weight": 0.7, "confidence": 0.4, "edge_weight": 0.3}
+    method: Any = method_of(federation, backbone, "fedgl", neighbours=12, **own)
+    schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
+    result = train(federation, backbone, method, schedule_of(**schedule), SEED, chunk_clients=chunk)
+    plan = plan_of(5, participation, local_epochs=3, lr=lr)
+    plain = plain_strategies.FedGL(np.split(nodes, five.ptr[1:-1]), **own)
+    assert_oracle(five, result, plan, plain, optimiser)
+    np.testing.assert_array_equal(method._labels, torch.cat(plain.labels))
+    assert np.count_nonzero(method._labels >= 0) > 3
+    clients = oracle.clients_of(five.graph, five.nodes, five.ptr, five.role)
+    expected = torch.block_diag(*(plain.operator(i, client) for i, client in enumerate(clients)))
+    np.testing.assert_allclose(result.graphs["last"].operator.toarray(), expected, atol=1e-6)
+    assert max(own.sum() for own in plain.joined) > 0
 
 
 @pytest.mark.parametrize("aggregation", ["fedavg", "moon", "feddc", "fedgta"])
