@@ -5,15 +5,17 @@ d the mean of all. Afterwards h_i += theta_i - theta, and the server averages th
 Drifts and updates are zero at first.
 
 Deviations: -d_i / (K lr), which for SGD is the mean of the K gradients of the whole local loss, is that mean under any
-optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates. The
-public code adds up d_i - d over the rounds, takes the drifts of all clients into the mean, and weighs clients equally.
+optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates, and
+d / (K lr) that of d_j / (K_j lr) where K differs by client. The public code adds up d_i - d over the rounds, takes the
+drifts of all clients into the mean, and weighs clients equally.
 
 The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the
 gradient, lets the loss swing, the less the larger alpha is.
 
 `variant: openfgl` is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the second term is
 <theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every client back from
-its last update, which damps the drifts.
+its last update, which damps the drifts. Deviation: there the first round has neither term,
+here it has the first one. d is sent and counts in bytes, as it is sent there, though nothing reads it.
 """
 
 from typing import Any, Literal

@@ -9,6 +9,8 @@ with its own; the round is scored, and the next one trained, on the client graph
 aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges. gat, whose attention weighs
 neighbours by itself, reads the edges whatever their weight is.
 
+The global test has no pseudo-graph: it scores on its graph as it is.
+
 Under the inductive setting the server sees the nodes of training alone; rounds are scored on the whole client graphs
 with the pseudo-graph's edges among those nodes.
 

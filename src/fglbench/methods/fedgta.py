@@ -9,7 +9,8 @@ with few), so that moments of high order are those of hubs; the public variant b
 `variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
 step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
 last step alone, central about the mean over nodes instead of classes; D has no self-loops; similarity must exceed
-epsilon. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
+epsilon. The code's own alpha, 0.5, weighs the propagated labels; here alpha weighs the soft labels themselves in either
+variant. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
 
 Ablations (table 6): `no_moments`, everybody is alike; `no_confidence`, training nodes weigh. Clients that sit out keep
 what they have; one that never trained receives the mean over all that did. Where all that count have no confidence
