@@ -186,7 +186,7 @@ class LocalTraining:
             chunk = active[first : first + self._chunk_clients]
             found.append(self._run_chunk(number, chunk, current, received, optimiser))
         if found:
-            losses[active] = torch.cat(found).cpu().numpy()  # the one time in a round that a device is waited for
+            losses[active] = torch.cat(found).cpu().numpy()  # local training waits for the device here alone
         return losses
 
     def _run_chunk(
