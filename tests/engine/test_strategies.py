@@ -301,6 +301,7 @@ def test_gcfl_plus_finds_the_clusters_that_gradient_norms_make(five: Case) -> No
     _, method = trained(five, "gcfl+", None, {**SPLITS, "window": 4, "first_round": 3}, rounds=1)
     norms = np.array([[8, 4, 2, 1], [1, 2, 4, 8], [40, 39, 20, 5], [0.5, 1, 1.1, 4]], dtype=np.float32)
     method._sequences = [[] for _ in range(5)]
+    method._updates, method._unit = {}, 0.0
     updates = np.random.default_rng(0).normal(size=(5, 6))
     for number in range(4):
         assert not method.cluster.any()

@@ -32,7 +32,6 @@ from fglbench.federation.federation import TEST, TRAIN, VAL, Federation, View
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
-from fglbench.methods.moon import of_outputs
 from fglbench.settings import AggregatedSettings, Field
 
 VERSION = 3
@@ -113,7 +112,7 @@ class Method(_aggregated.Method):
             with torch.no_grad():
                 output = self.backbone.forward(take(round.parameters, rows_of(clients)), view, no_dropout)
             predictions.append(output.logits.softmax(1))
-            embeddings.append(of_outputs(output, view))
+            embeddings.append(output.representation(view))
         return {**sent, "predictions": torch.cat(predictions), "embeddings": torch.cat(embeddings)}
 
     def _view(self, clients: np.ndarray, outputs: np.ndarray | None, device: torch.device) -> View:

@@ -28,7 +28,7 @@ from torch.nn.functional import normalize, one_hot
 
 from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
-from fglbench.federation.operators import SparseOperator
+from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import rows_of
 from fglbench.methods import base
 from fglbench.settings import ComponentSettings, Field
@@ -115,13 +115,10 @@ class Graph:
         adjacency = adjacency_of(federation.operator)
         degrees = np.diff(adjacency.indptr)
         scale = sp.diags(((degrees + 1.0) ** -0.5).astype(np.float32))
-        clients, sizes = federation.num_clients, np.diff(federation.ptr)
-        shares = np.repeat((1.0 / np.maximum(sizes, 1)).astype(np.float32), sizes)
-        mean = sp.csr_matrix((shares, np.arange(len(shares)), federation.ptr), shape=(clients, len(shares)))
         self.operator = SparseOperator((scale @ (adjacency + sp.identity(len(degrees))) @ scale).tocsr(), device)
-        self.client_mean = SparseOperator(mean, device)
+        self.client_mean = client_means(federation.ptr, device)
         self.degrees = torch.from_numpy(degrees).float().unsqueeze(1).to(device)
-        self.sizes = torch.from_numpy(sizes).float().to(device)
+        self.sizes = torch.from_numpy(np.diff(federation.ptr)).float().to(device)
         self.client_of = torch.from_numpy(federation.client_of).to(device)
         self.training = torch.from_numpy(federation.role == TRAIN).unsqueeze(1).to(device)
         labels = torch.from_numpy(federation.labels).clamp(min=0)
