@@ -34,6 +34,7 @@ class Declaration:
         settings: its `Settings` class.
         constants: its upper-case module constants with literal values; `VERSION` is always there.
         summary: the first line of the file's docstring.
+        hooks: names of the functions in its class `Method`, if it has one; not those that the class inherits.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Declaration:
     settings: type[ComponentSettings]
     constants: dict[str, Any]
     summary: str
+    hooks: frozenset[str]
 
     @property
     def version(self) -> int:
@@ -106,9 +108,12 @@ def declaration(kind: str, name: str) -> Declaration:
     namespace: dict[str, Any] = {export: getattr(settings_module, export) for export in settings_module.__all__}
     namespace["__name__"] = f"fglbench.declarations.{path.stem}"
     constants: dict[str, Any] = {}
+    hooks: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Settings":
             _evaluate(node, path, namespace)
+        elif isinstance(node, ast.ClassDef) and node.name == "Method":
+            hooks = {own.name for own in node.body if isinstance(own, ast.FunctionDef)}
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
             try:
                 constants[node.targets[0].id] = ast.literal_eval(node.value)
@@ -121,7 +126,7 @@ def declaration(kind: str, name: str) -> Declaration:
     if not isinstance(constants.get("VERSION"), int):
         raise ComponentError(f"{path} declares no integer 'VERSION'; see docs/adding-a-method.md.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
-    return Declaration(name, path, declared, constants, summary)
+    return Declaration(name, path, declared, constants, summary, frozenset(hooks))
 
 
 def _evaluate(node: ast.ClassDef, path: Path, namespace: dict[str, Any]) -> None:

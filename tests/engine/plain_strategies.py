@@ -3,9 +3,10 @@
 Each is written from its paper's algorithm, client by client, and shares no code with the package's methods.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from oracle import TRAIN, Client, Plan, average
 from plain_models import MODELS, Model, Weights
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
+
+from fglbench.seeding import numpy_stream
 
 
 @dataclass
@@ -25,7 +28,13 @@ class Trained:
 
 
 class Strategy:
-    """FedAvg; a strategy overrides what it does otherwise."""
+    """FedAvg; a strategy overrides what it does otherwise.
+
+    Attributes:
+        steps: local steps of each client in a round, K of the papers; `run` sets them.
+    """
+
+    steps: Sequence[int] = ()
 
     def begin(self, client: int, data: Client, model: Model) -> None:
         """Before the client's local training."""
@@ -33,8 +42,12 @@ class Strategy:
     def end(self, client: int, data: Client, model: Model) -> None:
         """After the client's local training."""
 
-    def extra(self, client: int, data: Client, model: Model) -> Tensor | float:
-        """A further term of the local loss."""
+    def logits(self, client: int, data: Client, model: Model) -> Tensor:
+        """What the client's model says of all its nodes."""
+        return model(data.x, data.edges)
+
+    def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor | float:
+        """A further term of the local loss on these training nodes."""
         return 0.0
 
     def correct(self, client: int, model: Model) -> None:
@@ -53,14 +66,21 @@ def run(
     plan: Plan,
     strategy: Strategy,
     optimiser: str = "adam",
+    batch_size: int | None = None,
+    seed: int = 0,
 ) -> list[Weights]:
-    """Trains under the plan; returns every client's weights after the last round."""
+    """Trains under the plan; returns every client's weights after the last round.
+
+    With a batch size the clients shuffle their training nodes in every epoch from the streams of the seed.
+    """
     models: list[Model] = [MODELS[plan.backbone](plan.settings, clients[0].x.shape[1], classes) for _ in clients]
     for model in models:
         model.write(initial)
     kind = torch.optim.Adam if optimiser == "adam" else torch.optim.SGD
     optimisers = [kind(model.parameters(), lr=plan.lr, weight_decay=plan.weight_decay) for model in models]
     sizes = [int((client.role == TRAIN).sum()) for client in clients]
+    strategy.steps = [plan.local_epochs * -(-size // (batch_size or max(sizes))) for size in sizes]
+    streams = [numpy_stream(seed, "batches", client) for client in range(len(clients))]
     for number in range(plan.rounds):
         drawn = range(len(clients)) if plan.participants is None else plan.participants[number]
         trained: dict[int, Trained] = {}
@@ -68,12 +88,12 @@ def run(
             if not sizes[i]:
                 continue
             received = models[i].read()
-            train = clients[i].role == TRAIN
             strategy.begin(i, clients[i], models[i])
-            for _ in range(plan.local_epochs):
+            for rows in batches(clients[i], plan.local_epochs, batch_size, streams[i]):
                 optimisers[i].zero_grad()
-                logits = models[i](clients[i].x, clients[i].edges)
-                loss = cross_entropy(logits[train], clients[i].labels[train]) + strategy.extra(i, clients[i], models[i])
+                logits = strategy.logits(i, clients[i], models[i])
+                loss = cross_entropy(logits[rows], clients[i].labels[rows])
+                loss = loss + strategy.extra(i, clients[i], models[i], rows)
                 loss.backward()
                 strategy.correct(i, models[i])
                 optimisers[i].step()
@@ -82,6 +102,15 @@ def run(
         for model, weights in zip(models, strategy.server(trained, [m.read() for m in models], sizes), strict=True):
             model.write(weights)
     return [model.read() for model in models]
+
+
+def batches(client: Client, epochs: int, size: int | None, stream: np.random.Generator) -> Iterator[np.ndarray]:
+    """The training nodes of every local step."""
+    nodes = np.flatnonzero(client.role == TRAIN)
+    for _ in range(epochs):
+        order = nodes if size is None else stream.permutation(nodes)
+        for first in range(0, len(order), size or len(order)):
+            yield order[first : first + (size or len(order))]
 
 
 def gradients(model: Model) -> Weights:
@@ -124,7 +153,7 @@ class Scaffold(Strategy):
             for name in names:
                 before = self.zero(self.own.get(i, {}), name, t.weights[name])
                 if self.quotient:
-                    moved = (t.received[name] - t.weights[name]) / (self.plan.local_epochs * self.plan.lr)
+                    moved = (t.received[name] - t.weights[name]) / (self.steps[i] * self.plan.lr)
                     new = before - self.zero(self.common, name, before) + moved
                 else:
                     new = sum((g[name] for g in self.seen[i]), start=torch.zeros(())) / len(self.seen[i])
@@ -141,8 +170,8 @@ class Scaffold(Strategy):
 
 
 def representation(model: Model, client: Client) -> Tensor:
-    """What a two-layer GCN has before its second layer, for the training nodes."""
-    return model.layers[0](client.x, client.edges).relu()[client.role == TRAIN]
+    """What a two-layer GCN has before its second layer."""
+    return model.layers[0](client.x, client.edges).relu()
 
 
 class Moon(Strategy):
@@ -161,9 +190,9 @@ class Moon(Strategy):
             self.frozen = of_global, representation(model, data)
             model.write(received)
 
-    def extra(self, client: int, data: Client, model: Model) -> Tensor:
-        z = representation(model, data)
-        to_global, to_last = ((cosine_similarity(z, other) / self.temperature).exp() for other in self.frozen)
+    def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor:
+        z = representation(model, data)[rows]
+        to_global, to_last = ((cosine_similarity(z, other[rows]) / self.temperature).exp() for other in self.frozen)
         return self.mu * -(to_global / (to_global + to_last)).log().mean()
 
     def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
@@ -179,28 +208,33 @@ class FedDC(Strategy):
         alpha: weight of the penalty.
         quotient: d_i is the client's last update; else minus the mean gradient, times K lr.
         openfgl: no mean update in the second term, and drifts that are a round late.
+
+    Where K differs by client, d / (K lr) is the mean of all clients' d_j / (K_j lr).
     """
 
     def __init__(self, plan: Plan, alpha: float, quotient: bool, openfgl: bool = False):
         self.plan, self.alpha, self.quotient, self.openfgl = plan, alpha, quotient, openfgl
         self.drift: dict[int, Weights] = {}
         self.update: dict[int, Weights] = {}
-        self.mean_update: Weights = {}
+        self.mean_turn: Weights = {}  # d / (K lr)
         self.received: Weights = {}
         self.seen: dict[int, list[Weights]] = {}
 
     def begin(self, client: int, data: Client, model: Model) -> None:
         self.received = {name: tensor.detach().clone() for name, tensor in model.named().items()}
 
-    def extra(self, client: int, data: Client, model: Model) -> Tensor:
+    def length(self, client: int) -> float:
+        return self.plan.lr * self.steps[client]
+
+    def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor:
         loss = torch.zeros(())
         for name, theta in model.named().items():
             drift = self.stored(self.drift.get(client, {}), name, theta)
             loss = loss + self.alpha / 2 * (theta + drift - self.received[name]).square().sum()
-            turn = self.stored(self.update.get(client, {}), name, theta)
+            turn = self.stored(self.update.get(client, {}), name, theta) / self.length(client)
             if not self.openfgl:
-                turn = turn - self.stored(self.mean_update, name, theta)
-            loss = loss + (theta * turn).sum() / (self.plan.lr * self.plan.local_epochs)
+                turn = turn - self.stored(self.mean_turn, name, theta)
+            loss = loss + (theta * turn).sum()
         return loss
 
     @staticmethod
@@ -224,14 +258,12 @@ class FedDC(Strategy):
             if self.quotient:
                 self.update[i] = moved
             else:
-                length = self.plan.lr * self.plan.local_epochs
                 self.update[i] = {
-                    name: -length * torch.stack([step[name] for step in self.seen[i]]).mean(0) for name in moved
+                    name: -self.length(i) * torch.stack([step[name] for step in self.seen[i]]).mean(0) for name in moved
                 }
-        everyone = [self.update.get(i) for i in range(len(held))]
-        self.mean_update = {
+        self.mean_turn = {
             name: sum(
-                (own[name] * size / sum(sizes) for own, size in zip(everyone, sizes, strict=True) if own),
+                (own[name] / self.length(i) * sizes[i] / sum(sizes) for i, own in self.update.items()),
                 start=torch.zeros(()),
             )
             for name in held[0]
@@ -397,3 +429,73 @@ class FedGTA(Strategy):
         self.compared += 1
         self.accepted += near
         return near
+
+
+class FedGL(Strategy):
+    """Chen et al. under FedAvg: a GCN of two layers on dense matrices of one client at a time.
+
+    Args:
+        nodes: the global ids of every client's nodes.
+        label_weight, confidence, edge_weight: as the method's settings; a node is joined to all that have a positive
+            cosine, since which of several equally near ones are the nearest is left to rounding.
+    """
+
+    def __init__(self, nodes: Sequence[Sequence[int]], label_weight: float, confidence: float, edge_weight: float):
+        self.nodes, self.label_weight, self.confidence = nodes, label_weight, confidence
+        self.edge_weight = edge_weight
+        self.labels = [torch.full((len(own),), -1) for own in nodes]
+        self.joined = [torch.zeros(len(own), len(own)) for own in nodes]
+        self.roles: dict[int, Tensor] = {}
+        self.sent: dict[int, tuple[Tensor, Tensor]] = {}  # predictions and embeddings of who trained in this round
+
+    def operator(self, client: int, data: Client) -> Tensor:
+        """Symmetrically normalised, [n, n]."""
+        weights = torch.eye(len(data.x)) + self.edge_weight * self.joined[client]
+        weights[data.edges[0], data.edges[1]] += 1.0
+        scale = weights.sum(1) ** -0.5
+        return scale[:, None] * weights * scale
+
+    def hidden(self, client: int, data: Client, model: Any) -> Tensor:
+        first = model.layers[0]
+        return (self.operator(client, data) @ data.x @ first.lin.weight.T + first.bias).relu()
+
+    def logits(self, client: int, data: Client, model: Any) -> Tensor:
+        second = model.layers[1]
+        return self.operator(client, data) @ self.hidden(client, data, model) @ second.lin.weight.T + second.bias
+
+    def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor | float:
+        labels = self.labels[client]
+        if (labels < 0).all():
+            return 0.0
+        logits = self.logits(client, data, model)
+        return self.label_weight * cross_entropy(logits[labels >= 0], labels[labels >= 0])
+
+    def end(self, client: int, data: Client, model: Model) -> None:
+        with torch.no_grad():
+            predictions = self.logits(client, data, model).softmax(1)
+            self.sent[client], self.roles[client] = (predictions, self.hidden(client, data, model)), data.role
+
+    def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
+        for i in trained:
+            predictions, embeddings = (
+                torch.stack([self.mean_of_holders(node, part, sizes) for node in self.nodes[i]]) for part in (0, 1)
+            )
+            best, found = predictions.max(1)
+            self.labels[i] = torch.where((best >= self.confidence) & (self.roles[i] != TRAIN), found, -1)
+            self.joined[i] = self.pseudo_graph(embeddings)
+        self.sent = {}
+        return super().server(trained, held, sizes)
+
+    def mean_of_holders(self, node: int, part: int, sizes: list[int]) -> Tensor:
+        rows = [
+            (sizes[j], sent[part][row])
+            for j, sent in self.sent.items()
+            for row, other in enumerate(self.nodes[j])
+            if other == node
+        ]
+        return sum((size * row for size, row in rows), start=torch.zeros(())) / sum(size for size, _ in rows)
+
+    @staticmethod
+    def pseudo_graph(embeddings: Tensor) -> Tensor:
+        near = cosine_similarity(embeddings[:, None], embeddings, dim=2) > 0
+        return (near & ~torch.eye(len(embeddings), dtype=torch.bool)).float()

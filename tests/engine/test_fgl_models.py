@@ -6,19 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
+import plain_strategies
 import pytest
 import scipy.sparse as sp
 import torch
 from federations import Case, backbone_of, method_of, schedule_of, tiny_case
 from sklearn.metrics.pairwise import cosine_similarity
 from test_laws import assert_same, make_five, run
+from test_strategies import SEED, SETTINGS, assert_oracle, plan_of
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
 from fglbench.federation.adjacency import adjacency_of, normalised
 from fglbench.federation.chunks import clients_at_once
+from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
-from fglbench.methods import fedsage_plus
+from fglbench.methods import base, fedsage_plus
 from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean, vectors_of
 from fglbench.methods._mending import impair, mend
 from fglbench.methods.fedgl import mean_of_holders, nearest, pseudo_labels
@@ -226,6 +230,30 @@ def test_fedsage_plus_predicts_the_split_and_counts_its_exchange(tiny: Case) -> 
 # ---- FedGL
 
 
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.5), ("adam", 0.02)])
+def test_fedgl(tmp_path: Path, optimiser: str, lr: float, participation: float, chunk: int | None) -> None:
+    five = make_five(tmp_path, [0, 1, 2, 3, 4])
+    nodes = five.nodes.copy()
+    nodes[[12, 13, 39]] = nodes[:3]  # held by two clients each
+    federation = replace(five.federation(**SETTINGS), nodes=nodes)
+    backbone = backbone_of(federation, "gcn", **SETTINGS)
+    own = {"label_weight": 0.7, "confidence": 0.4, "edge_weight": 0.3}
+    method: Any = method_of(federation, backbone, "fedgl", neighbours=12, **own)
+    schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
+    result = train(federation, backbone, method, schedule_of(**schedule), SEED, chunk_clients=chunk)
+    plan = plan_of(5, participation, local_epochs=3, lr=lr)
+    plain = plain_strategies.FedGL(np.split(nodes, five.ptr[1:-1]), **own)
+    assert_oracle(five, result, plan, plain, optimiser)
+    np.testing.assert_array_equal(method._labels, torch.cat(plain.labels))
+    assert np.count_nonzero(method._labels >= 0) > 3
+    clients = oracle.clients_of(five.graph, five.nodes, five.ptr, five.role)
+    expected = torch.block_diag(*(plain.operator(i, client) for i, client in enumerate(clients)))
+    np.testing.assert_allclose(result.graphs["last"].operator.toarray(), expected, atol=1e-6)
+    assert max(own.sum() for own in plain.joined) > 0
+
+
 @pytest.mark.parametrize("aggregation", ["fedavg", "moon", "feddc", "fedgta"])
 def test_without_its_terms_fedgl_is_its_aggregation(tmp_path: Path, aggregation: str) -> None:
     federation = make_five(tmp_path, [0, 1, 2, 3, 4]).federation()
@@ -271,6 +299,50 @@ def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) ->
     joined = adjacency_of(result.graphs["last"].operator)
     assert joined.nnz > adjacency_of(federation.operator).nnz
     assert (federation.client_of[joined.tocoo().row] == federation.client_of[joined.tocoo().col]).all()
+
+
+def test_fedgl_needs_a_backbone_that_reads_all_neighbours_for_its_weights(tiny: Case) -> None:
+    federation = tiny.federation("sage", neighbours=2)
+    backbone = backbone_of(federation, "sage", neighbours=2)
+    reason = method_of(federation, backbone, "fedgl").not_applicable()
+    assert reason is not None
+    assert "edge_weight" in reason
+    for own in ({"neighbours": 0}, {"edge_weight": 0.0}):
+        assert method_of(federation, backbone, "fedgl", **own).not_applicable() is None
+    assert method_of(federation, backbone_of(federation, "sage"), "fedgl").not_applicable() is None
+
+
+def test_views_to_score_a_rebuilt_graph_on_are_time_of_evaluation(tiny: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    build = Evaluator._view
+
+    def slowly(*arguments: Any) -> Any:
+        seconds[0] += 1.0
+        return build(*arguments)
+
+    monkeypatch.setattr(Evaluator, "_view", slowly)
+    monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: seconds[0])
+    result = run(tiny.federation(), "fedgl", rounds=4)
+    assert (result.train_seconds, result.eval_seconds) == (0.0, 4.0)
+
+
+def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
+    federation = tiny.federation("gcn")
+    method: Any = method_of(federation, backbone_of(federation, "gcn", hidden=8), "fedgl", confidence=0.0)
+    train(federation, method.backbone, method, schedule_of(rounds=1), 0)
+    labels, edges = method._labels.copy(), method._edges.copy()
+    drawn = np.array([1])
+    away = ~np.isin(federation.client_of, drawn)
+    other = np.where(federation.role == TRAIN, -1, 2)  # predicted next, unlike what is there
+    assert (labels != other).any(where=away)
+    size = int((~away).sum())
+    weights = torch.zeros(3).index_fill(0, torch.from_numpy(drawn), 1.0)
+    sent = {"predictions": torch.eye(3)[[2] * size], "embeddings": torch.ones(size, 4)}
+    round = base.Round(1, drawn, weights, {}, {}, schedule_of(), lambda: torch.zeros(0), sent)
+    method.after(round, {})
+    np.testing.assert_array_equal(method._labels, np.where(away, labels, other))
+    assert (method._edges != edges)[away].nnz == 0
+    assert (method._edges != edges)[~away].nnz > 0
 
 
 # ---- table 5

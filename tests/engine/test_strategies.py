@@ -43,13 +43,18 @@ def plan_of(rounds: int, participation: float, **changes: Any) -> oracle.Plan:
 
 
 def assert_oracle(
-    case: Case, result: Result, plan: oracle.Plan, strategy: plain_strategies.Strategy, optimiser: str
+    case: Case,
+    result: Result,
+    plan: oracle.Plan,
+    strategy: plain_strategies.Strategy,
+    optimiser: str,
+    batch_size: int | None = None,
 ) -> None:
     """The engine's last parameters are those of the plain loop."""
     federation = case.federation(**SETTINGS)
     initial = initial_of(case)
     clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
-    expected = plain_strategies.run(clients, federation.classes, initial, plan, strategy, optimiser)
+    expected = plain_strategies.run(clients, federation.classes, initial, plan, strategy, optimiser, batch_size, SEED)
     assert result.state == "ok"
     for name, stack in result.parameters["last"].items():
         found, wanted = stack.detach(), torch.stack([own[name] for own in expected])
@@ -65,13 +70,32 @@ def differs(one: Result, other: Result) -> bool:
     return bool((one.parameters["last"][name] - other.parameters["last"][name]).abs().max() > 1e-3)
 
 
-@pytest.mark.parametrize("method", ["scaffold", "moon", "feddc", "gcfl", "gcfl+", "fedgta"])
-def test_batches_agree_whatever_the_chunks(five: Case, method: str) -> None:
-    own = {"gcfl": SPLITS, "gcfl+": {**SPLITS, "window": 2}}.get(method, {})
-    schedule = {"batch_size": 2, "rounds": 4, "participation": 0.7}
-    together, _ = trained(five, method, None, own, **schedule)
-    assert_close(trained(five, method, 2, own, **schedule)[0], together, 1e-5)
-    assert differs(together, trained(five, method, None, own, **{**schedule, "batch_size": None})[0])
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.1), ("adam", 0.003)])
+@pytest.mark.parametrize("name", ["scaffold", "moon", "feddc", "feddc of openfgl", "gcfl", "gcfl+", "fedgta"])
+def test_batches(five: Case, name: str, optimiser: str, lr: float, chunk: int | None) -> None:
+    """Clients of a round differ in the number of their local steps."""
+    own: dict[str, Any] = {
+        "moon": {"mu": 1.0},
+        "feddc": {"alpha": 0.3},
+        "feddc of openfgl": {"alpha": 0.3, "variant": "openfgl"},
+        "gcfl": SPLITS,
+        "gcfl+": {**SPLITS, "window": 2},
+    }.get(name, {})
+    schedule: dict[str, Any] = {"rounds": 5, "local_epochs": 3, "participation": 0.7, "optimiser": optimiser, "lr": lr}
+    plan, quotient = plan_of(5, 0.7, local_epochs=3, lr=lr), optimiser == "sgd"
+    plain: plain_strategies.Strategy = {
+        "scaffold": plain_strategies.Scaffold(plan, weighted=True, quotient=quotient),
+        "moon": plain_strategies.Moon(1.0, 0.5, initial_of(five)),
+        "feddc": plain_strategies.FedDC(plan, 0.3, quotient),
+        "feddc of openfgl": plain_strategies.FedDC(plan, 0.3, quotient=True, openfgl=True),
+        "gcfl": plain_strategies.GCFL(plan, 10.0, 0.0, 2),
+        "gcfl+": plain_strategies.GCFL(plan, 10.0, 0.0, 2, window=2),
+        "fedgta": plain_strategies.FedGTA(),
+    }[name]
+    result, _ = trained(five, name.split()[0], chunk, own, batch_size=2, **schedule)
+    assert_oracle(five, result, plan, plain, optimiser, batch_size=2)
+    assert differs(result, trained(five, "fedavg", None, batch_size=2, **schedule)[0])
 
 
 # ---- scaffold
@@ -277,6 +301,7 @@ def test_gcfl_plus_finds_the_clusters_that_gradient_norms_make(five: Case) -> No
     _, method = trained(five, "gcfl+", None, {**SPLITS, "window": 4, "first_round": 3}, rounds=1)
     norms = np.array([[8, 4, 2, 1], [1, 2, 4, 8], [40, 39, 20, 5], [0.5, 1, 1.1, 4]], dtype=np.float32)
     method._sequences = [[] for _ in range(5)]
+    method._updates, method._unit = {}, 0.0
     updates = np.random.default_rng(0).normal(size=(5, 6))
     for number in range(4):
         assert not method.cluster.any()

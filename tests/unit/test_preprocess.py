@@ -53,6 +53,12 @@ def test_without_self_loops_it_is_the_mean_of_the_neighbours():
     assert normalised(alone, 0.0, self_loops=False).nnz == 0
 
 
+def test_rows_of_fractional_weights_alone_sum_to_one_as_well():
+    weighted = sp.csr_matrix(np.array([[0, 0.1, 0], [0.1, 0, 0.3], [0, 0.3, 0]], dtype=np.float32))
+    expected = np.array([[0, 1, 0], [0.25, 0, 0.75], [0, 1, 0]])
+    np.testing.assert_allclose(normalised(weighted, 0.0, self_loops=False).toarray(), expected, rtol=1e-6)
+
+
 def test_without_self_loops_the_symmetric_operator_is_that_of_pyg(tiny_graph):
     adjacency = tiny_graph.adjacency()
     index, weight = gcn_norm(torch.from_numpy(tiny_graph.edges), num_nodes=tiny_graph.num_nodes, add_self_loops=False)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from fglbench import registry
+from fglbench.config.entries import aggregation_entry, settings_class
 from fglbench.errors import ComponentError
 
 SOURCE = '''"""A method of a user.
@@ -29,6 +30,9 @@ class Settings(ComponentSettings):
 class Method(base.Method):
     pass
 '''
+
+
+CHANGES_GRAPHS = SOURCE.replace("    pass\n", "    def rebuild(self, round):\n        return None\n")
 
 
 @pytest.fixture
@@ -97,3 +101,14 @@ def test_reading_all_declarations_imports_neither_torch_nor_mlflow():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_a_method_that_changes_graphs_aggregates_for_no_other_one(folder):
+    (folder / "mine.py").write_text(SOURCE, encoding="utf-8")
+    (folder / "mended.py").write_text(CHANGES_GRAPHS, encoding="utf-8")
+    registry.use_folders([folder])
+    assert registry.declaration("method", "mended").hooks == {"rebuild"}
+    fedgl = settings_class("method", "fedgl")
+    assert aggregation_entry(fedgl(aggregation="mine")).name == "mine"
+    with pytest.raises(ComponentError, match=r"'mended' is not a method that aggregates for another one\. .*mine"):
+        aggregation_entry(fedgl(aggregation="mended"))

@@ -37,6 +37,13 @@ class Output:
     hidden: Tensor
     hidden_level: int
 
+    def representation(self, view: View) -> Tensor:
+        """`hidden` of the view's output rows, [outputs, width]."""
+        z = self.hidden
+        for level in range(self.hidden_level, len(view.operators)):
+            z = view.own(z, level)
+        return z
+
 
 class Backbone(ABC):
     """A local model.

@@ -48,7 +48,9 @@ def aggregation_entry(settings: ComponentSettings) -> Entry | None:
 
 
 def _aggregates(declared: registry.Declaration) -> bool:
-    return not issubclass(declared.settings, AggregatedSettings) and not declared.constants.get("CENTRALISED", False)
+    """Whether a method is federated, and leaves graphs as they are: those are for the other method to change."""
+    alone = issubclass(declared.settings, AggregatedSettings) or declared.constants.get("CENTRALISED", False)
+    return not alone and not declared.hooks & {"prepare", "rebuild"}
 
 
 def labels(entries: list[Entry]) -> list[str]:

@@ -15,7 +15,8 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
     looped = adjacency
     if self_loops:
         looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
-    degree = np.maximum(np.asarray(looped.sum(axis=1)).ravel().astype(np.float64), 1.0)
+    degree = np.asarray(looped.sum(axis=1)).ravel().astype(np.float64)
+    degree[degree == 0] = 1.0  # of rows without edges
     rows = np.repeat(degree ** (r - 1.0), np.diff(looped.indptr))
     values = (rows * looped.data * (degree**-r)[looped.indices]).astype(np.float32)
     return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)

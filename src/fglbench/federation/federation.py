@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.attention import Edges
-from fglbench.federation.operators import SparseOperator, selection, stacked_bias, stacked_linear
+from fglbench.federation.operators import SparseOperator, client_means, selection, stacked_bias, stacked_linear
 
 TRAIN, VAL, TEST = 1, 2, 3
 
@@ -236,11 +236,6 @@ class Federation:
         lead = len(operators) - propagations
         ptrs = [boundaries(rows) for rows in levels]
         output = members[levels[-1]]
-        sizes = np.diff(ptrs[-1])
-        averaging = sp.csr_matrix(
-            (np.repeat(1.0 / np.maximum(sizes, 1), sizes).astype(np.float32), np.arange(len(output)), ptrs[-1]),
-            shape=(len(clients), len(output)),
-        )
         return View(
             clients=clients,
             features=[_rows_of(matrix, members[levels[0]], ptrs[0], device) for matrix in self._matrices()],
@@ -251,7 +246,7 @@ class Federation:
             ptrs=ptrs[lead:],
             rows=torch.from_numpy(output).to(device),
             labels=torch.from_numpy(self.labels[output]).to(device),
-            client_mean=SparseOperator(averaging, device),
+            client_mean=client_means(ptrs[-1], device),
             levels=levels,
         )
 

@@ -99,7 +99,7 @@ def train(
         if not np.all(losses[active] <= EXPLODED_LOSS):  # false for nan as well
             return recorder.diverged(number)
         trained, current = current, dict(current)
-        mixing = None
+        mixing = rebuilt = None
         if len(active):
             weights = np.where(np.isin(np.arange(clients), active), train_nodes, 0).astype(np.float32)
             own_logits = partial(own_evaluator.stacked_logits, trained)
@@ -120,11 +120,12 @@ def train(
             if rebuilt is not None:
                 federation = rebuilt
                 batches.use(federation)
-                evaluator, own_evaluator = _evaluators(federation, backbone, device, chunk_clients)
         _synchronise(device)
         recorder.train_seconds += time.perf_counter() - began
 
         began = time.perf_counter()
+        if rebuilt is not None:
+            evaluator, own_evaluator = _evaluators(federation, backbone, device, chunk_clients)
         scored = trained if schedule.evaluate == "trained" else current
         predictions = evaluator.run(scored)
         if predictions is None:
@@ -185,7 +186,7 @@ class LocalTraining:
             chunk = active[first : first + self._chunk_clients]
             found.append(self._run_chunk(number, chunk, current, received, optimiser))
         if found:
-            losses[active] = torch.cat(found).cpu().numpy()  # the one time in a round that a device is waited for
+            losses[active] = torch.cat(found).cpu().numpy()  # local training waits for the device here alone
         return losses
 
     def _run_chunk(

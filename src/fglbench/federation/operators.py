@@ -65,6 +65,22 @@ def selection(rows: np.ndarray, size: int, device: torch.device | str = "cpu") -
     return SparseOperator(sp.csr_matrix(parts, shape=(len(rows), size)), device)
 
 
+def client_means(
+    ptr: np.ndarray | list[int], device: torch.device | str = "cpu", sizes: np.ndarray | None = None
+) -> SparseOperator:
+    """[S, rows] operator that sums the rows ptr[s]:ptr[s + 1] of each client, divided by their number.
+
+    Args:
+        ptr: [S + 1] boundaries of the rows by client.
+        device: where the products run.
+        sizes: [S] other numbers to divide by.
+    """
+    counts = np.diff(ptr)
+    shares = (1.0 / np.maximum(counts if sizes is None else sizes, 1)).astype(np.float32)
+    parts = (np.repeat(shares, counts), np.arange(ptr[-1]), ptr)
+    return SparseOperator(sp.csr_matrix(parts, shape=(len(counts), ptr[-1])), device)
+
+
 def _product(matrix: Tensor, dense: Tensor) -> Tensor:
     # `matrix @ dense` fills a result with zeros and copies it once more, which takes as long as the product.
     out = dense.new_empty(matrix.shape[0], dense.shape[1])

@@ -36,6 +36,16 @@ def put(parameters: Mapping[str, Tensor], rows: Rows, values: Mapping[str, Tenso
         parameters[name][rows] = value
 
 
+def by_client(values: Tensor, like: Tensor) -> Tensor:
+    """One value for each client, [S], in the shape [S, 1, ...] that goes with its parameters [S, ...]."""
+    return values.view(-1, *[1] * (like.dim() - 1))
+
+
+def where(chosen: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> Parameters:
+    """Of the clients chosen, [C] bool, the parameters `one`, of the rest the `other` ones, under the names of `one`."""
+    return {name: torch.where(by_client(chosen, own), own, other[name]) for name, own in one.items()}
+
+
 def clone(parameters: Mapping[str, Tensor]) -> Parameters:
     """Detached copies, each client's in memory of its own."""
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in parameters.items()}

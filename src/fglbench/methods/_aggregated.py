@@ -13,7 +13,7 @@ from fglbench.methods import base
 
 
 class Method(base.Method):
-    """Every hook of aggregation is the inner method's.
+    """Every hook of aggregation is the inner method's, which is none that changes graphs (`config.entries`).
 
     The inner method knows the clients' graphs as they were split, not what this one made of them.
 

@@ -15,7 +15,7 @@ from fglbench.backbones import sage
 from fglbench.backbones.base import linear_layers
 from fglbench.federation import parameters as stacked
 from fglbench.federation.federation import Federation, View
-from fglbench.federation.operators import SparseOperator, no_dropout, stacked_bias, stacked_linear
+from fglbench.federation.operators import SparseOperator, client_means, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.parameters import Parameters
 from fglbench.methods._mending import impair, mend
 from fglbench.seeding import derive, torch_stream
@@ -54,16 +54,8 @@ class Hidden:
         counts = np.minimum(impaired.missing, neighbours)
         self.owners, self.slots = vectors_of(counts, self.federation.ptr)
         self.vector_ptr = np.concatenate([[0], np.cumsum(counts)])[self.federation.ptr].tolist()
-        shares = (1.0 / np.maximum(np.diff(self.federation.ptr), 1)).astype(np.float32)
-        self.mean, self.vector_mean = (
-            SparseOperator(
-                sp.csr_matrix(
-                    (np.repeat(shares, np.diff(ptr)), np.arange(ptr[-1]), ptr), shape=(len(clients), ptr[-1])
-                ),
-                device,
-            )
-            for ptr in (self.ptr, self.vector_ptr)
-        )
+        sizes = np.diff(self.federation.ptr)
+        self.mean, self.vector_mean = (client_means(ptr, device, sizes) for ptr in (self.ptr, self.vector_ptr))
         self._features = federation.features
         lost = impaired.lost[self.owners].tocsc()
         self._near = []  # of each client: its hidden rows, what is looked up there, and which vectors may match which

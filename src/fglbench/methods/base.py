@@ -2,7 +2,8 @@
 
 A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` and `class Method(base.Method)`; with
 `CENTRALISED = True` the method is trained on the whole graph as a federation of one client. Every hook below has a
-default that does nothing; a method overrides those it needs.
+default that changes nothing; a method overrides those it needs. By default all parameters travel and count in bytes;
+a method that mixes none says so by `shared`.
 """
 
 from collections.abc import Callable
@@ -87,7 +88,7 @@ class Prepared:
 
 
 class Method:
-    """Base of all methods: trains locally and shares nothing.
+    """Base of all methods: trains locally, and all parameters travel, though nothing mixes them.
 
     Attributes:
         settings: the resolved settings.
@@ -119,7 +120,7 @@ class Method:
         return Prepared(self.federation)
 
     def shared(self, names: list[str]) -> list[str]:
-        """The parameter names that travel and are mixed."""
+        """The parameter names that travel, count in bytes and are mixed; none where the method mixes nothing."""
         return names
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:

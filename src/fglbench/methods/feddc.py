@@ -5,15 +5,17 @@ d the mean of all. Afterwards h_i += theta_i - theta, and the server averages th
 Drifts and updates are zero at first.
 
 Deviations: -d_i / (K lr), which for SGD is the mean of the K gradients of the whole local loss, is that mean under any
-optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates. The
-public code adds up d_i - d over the rounds, takes the drifts of all clients into the mean, and weighs clients equally.
+optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates, and
+d / (K lr) that of d_j / (K_j lr) where K differs by client. The public code adds up d_i - d over the rounds, takes the
+drifts of all clients into the mean, and weighs clients equally.
 
 The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the
 gradient, lets the loss swing, the less the larger alpha is.
 
 `variant: openfgl` is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the second term is
 <theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every client back from
-its last update, which damps the drifts.
+its last update, which damps the drifts. Deviation: there the first round has neither term,
+here it has the first one. d is sent and counts in bytes, as it is sent there, though nothing reads it.
 """
 
 from typing import Any, Literal
@@ -23,9 +25,9 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import TRAIN
-from fglbench.federation.gradients import MeanGradients
-from fglbench.federation.parameters import Parameters, rows_of
+from fglbench.federation.parameters import Parameters, by_client, rows_of
 from fglbench.methods import base, fedavg
+from fglbench.methods._mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -39,6 +41,7 @@ class Settings(ComponentSettings):
 class Method(fedavg.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
+        self._sizes = self.federation.count(TRAIN)
         self._mean = MeanGradients(self.federation.num_clients)
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._literal = self.settings.variant == "openfgl"
@@ -64,23 +67,22 @@ class Method(fedavg.Method):
             return self._mean.take(round.clients)
         rows, names = rows_of(round.clients), self.shared(list(round.parameters))
         updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in names}
-        return {name: update / self._length(round, update) for name, update in updates.items()}
+        lengths = self._lengths(round)
+        return {name: update / by_client(lengths, update) for name, update in updates.items()}
 
-    def _length(self, round: base.Round, like: Tensor) -> Tensor:
-        """K lr of the round's clients, [S, 1, ...] to go with [S, ...]."""
-        steps = round.schedule.steps(self.federation.count(TRAIN)[round.clients])
-        lengths = torch.from_numpy((round.schedule.lr * steps).astype(np.float32))
-        return lengths.to(like.device).view(-1, *[1] * (like.dim() - 1))
+    def _lengths(self, round: base.Round) -> Tensor:
+        """[S] float32: K lr of the round's clients."""
+        steps = round.schedule.steps(self._sizes[round.clients])
+        return torch.from_numpy((round.schedule.lr * steps).astype(np.float32)).to(round.weights.device)
 
     def after(self, round: base.Round, mixed: Parameters) -> None:
-        sizes = self.federation.count(TRAIN)
-        everyone = torch.from_numpy((sizes / sizes.sum()).astype(np.float32)).to(round.weights.device)
-        rows, trained = rows_of(round.clients), self.mixing(round)
+        everyone = torch.from_numpy((self._sizes / self._sizes.sum()).astype(np.float32)).to(round.weights.device)
+        rows, trained, lengths = rows_of(round.clients), self.mixing(round), self._lengths(round)
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]
             drift = self._drift.setdefault(name, torch.zeros_like(now))
             own = self._own.setdefault(name, torch.zeros_like(now))
-            drift[rows] += -self._length(round, now) * own[rows] if self._literal else now[rows] - before[rows]
+            drift[rows] += -by_client(lengths, now) * own[rows] if self._literal else now[rows] - before[rows]
             own[rows] = gradient
             self._common[name] = torch.einsum("c,c...->...", everyone, own).unsqueeze(0)
             mixed[name] = mixed[name] + torch.einsum("c,c...->...", trained, drift)

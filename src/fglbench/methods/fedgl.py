@@ -2,11 +2,14 @@
 
 After local training clients send both for all their nodes. The server takes, node by node, the mean over the clients
 that hold it, weighted by their training nodes. Where the mean prediction of a node that is not trained on gives a class
-at least `confidence`, that class is its pseudo-label: in the next round clients add `label_weight` times the mean
+at least `confidence`, that class is its pseudo-label: when they train next, clients add `label_weight` times the mean
 cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a client is joined, with weight
 `edge_weight`, to those `neighbours` of the client's other nodes whose mean embeddings have the largest positive cosine
 with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
-aggregated by `aggregation`.
+aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges. gat, whose attention weighs
+neighbours by itself, reads the edges whatever their weight is.
+
+The global test has no pseudo-graph: it scores on its graph as it is.
 
 Under the inductive setting the server sees the nodes of training alone; rounds are scored on the whole client graphs
 with the pseudo-graph's edges among those nodes.
@@ -29,17 +32,18 @@ from fglbench.federation.federation import TEST, TRAIN, VAL, Federation, View
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
-from fglbench.methods.moon import of_outputs
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 2
+VERSION = 3
 _BLOCK = 2**24  # similarities held at once: 64 MB
 
 
 class Settings(AggregatedSettings):
     label_weight: float = Field(0.1, ge=0, description="Weight of the pseudo-labels' loss.")
     confidence: float = Field(0.9, ge=0, le=1, description="Least mean probability of a pseudo-label.")
-    edge_weight: float = Field(0.1, ge=0, description="Weight of the pseudo-graph's edges.")
+    edge_weight: float = Field(
+        0.1, ge=0, description="Weight of the pseudo-graph's edges; 0: none. gat weighs them by attention instead."
+    )
     neighbours: int = Field(5, ge=0, description="Edges that a node starts in the pseudo-graph; 0: no pseudo-graph.")
 
 
@@ -51,7 +55,7 @@ class Method(_aggregated.Method):
         self._node_of = np.unique(nodes, return_inverse=True)[1]
         self._chunk_clients = self.federation.num_clients
         self._graphs = self.federation  # with the last pseudo-graph
-        self._labels = np.full(size, -1)  # pseudo-labels, -1 where there is none
+        self._labels = np.full(size, -1)  # pseudo-labels of each client's last training, -1 where there is none
         self._edges = sp.csr_matrix((size, size), dtype=np.float32)
         self._views: dict[tuple[int, ...], View] = {}  # of the pseudo-labelled nodes, by clients
 
@@ -59,6 +63,8 @@ class Method(_aggregated.Method):
         applied = self.federation.propagated or self.federation.scored.propagated
         if self._joins() and applied and self.federation.combine != "each":
             return "the pseudo-graph changes an operator that preprocessing has applied; set neighbours: 0"
+        if self._joins() and self.backbone.neighbours:
+            return "drawn neighbours all weigh the same, whatever edge_weight is; let the backbone read all of them"
         return super().not_applicable()
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
@@ -106,7 +112,7 @@ class Method(_aggregated.Method):
             with torch.no_grad():
                 output = self.backbone.forward(take(round.parameters, rows_of(clients)), view, no_dropout)
             predictions.append(output.logits.softmax(1))
-            embeddings.append(of_outputs(output, view))
+            embeddings.append(output.representation(view))
         return {**sent, "predictions": torch.cat(predictions), "embeddings": torch.cat(embeddings)}
 
     def _view(self, clients: np.ndarray, outputs: np.ndarray | None, device: torch.device) -> View:
@@ -126,7 +132,6 @@ class Method(_aggregated.Method):
         average = mean_of_holders(self._node_of[held], weights)
         if self.settings.label_weight:
             found = pseudo_labels(average @ round.uploads["predictions"].cpu().numpy(), self.settings.confidence)
-            self._labels = np.full(len(held), -1)
             self._labels[held] = np.where(federation.role[held] == TRAIN, -1, found)
         if self._joins():
             embeddings = torch.from_numpy(average @ round.uploads["embeddings"].cpu().numpy()).to(round.weights.device)

@@ -9,7 +9,8 @@ with few), so that moments of high order are those of hubs; the public variant b
 `variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
 step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
 last step alone, central about the mean over nodes instead of classes; D has no self-loops; similarity must exceed
-epsilon. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
+epsilon. The code's own alpha, 0.5, weighs the propagated labels; here alpha weighs the soft labels themselves in either
+variant. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
 
 Ablations (table 6): `no_moments`, everybody is alike; `no_confidence`, training nodes weigh. Clients that sit out keep
 what they have; one that never trained receives the mean over all that did. Where all that count have no confidence
@@ -27,7 +28,7 @@ from torch.nn.functional import normalize, one_hot
 
 from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
-from fglbench.federation.operators import SparseOperator
+from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import rows_of
 from fglbench.methods import base
 from fglbench.settings import ComponentSettings, Field
@@ -114,13 +115,10 @@ class Graph:
         adjacency = adjacency_of(federation.operator)
         degrees = np.diff(adjacency.indptr)
         scale = sp.diags(((degrees + 1.0) ** -0.5).astype(np.float32))
-        clients, sizes = federation.num_clients, np.diff(federation.ptr)
-        shares = np.repeat((1.0 / np.maximum(sizes, 1)).astype(np.float32), sizes)
-        mean = sp.csr_matrix((shares, np.arange(len(shares)), federation.ptr), shape=(clients, len(shares)))
         self.operator = SparseOperator((scale @ (adjacency + sp.identity(len(degrees))) @ scale).tocsr(), device)
-        self.client_mean = SparseOperator(mean, device)
+        self.client_mean = client_means(federation.ptr, device)
         self.degrees = torch.from_numpy(degrees).float().unsqueeze(1).to(device)
-        self.sizes = torch.from_numpy(sizes).float().to(device)
+        self.sizes = torch.from_numpy(np.diff(federation.ptr)).float().to(device)
         self.client_of = torch.from_numpy(federation.client_of).to(device)
         self.training = torch.from_numpy(federation.role == TRAIN).unsqueeze(1).to(device)
         labels = torch.from_numpy(federation.labels).clamp(min=0)

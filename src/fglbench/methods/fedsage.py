@@ -3,6 +3,7 @@
 The same as `aggregation` by itself on the backbone sage; this name refuses other backbones.
 """
 
+from fglbench.backbones import sage
 from fglbench.methods import _aggregated
 from fglbench.settings import AggregatedSettings
 
@@ -15,6 +16,6 @@ class Settings(AggregatedSettings):
 
 class Method(_aggregated.Method):
     def not_applicable(self) -> str | None:
-        if not type(self.backbone).__module__.endswith(".sage"):
+        if not isinstance(self.backbone, sage.Backbone):
             return "FedSage is GraphSAGE under federated aggregation; use the backbone sage"
         return super().not_applicable()

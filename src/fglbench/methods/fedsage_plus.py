@@ -7,6 +7,8 @@ closest node of every other client, by gradients computed there. Then every node
 neighbours, and GraphSAGE is trained and tested under `aggregation` on the mended graphs; generated nodes have no label
 and are never predicted.
 
+The global test has no generated neighbours: it scores on its graph as it is.
+
 Under the inductive setting the generator learns from the graphs of training, and mends both these and the whole ones on
 which models are scored.
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import TRAIN
-from fglbench.federation.parameters import Parameters
+from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base
 from fglbench.settings import ComponentSettings, Field
 
@@ -62,11 +62,9 @@ class Method(base.Method):
         return block / block.sum(1, keepdim=True)
 
     def _remember_updates(self, round: base.Round) -> None:
-        now = round.weights > 0
-        for name in self.shared(list(round.parameters)):
-            update = round.parameters[name] - round.received[name]
-            last = self._updates.get(name, update)
-            self._updates[name] = torch.where(now.view(-1, *[1] * (update.dim() - 1)), update, last)
+        names = self.shared(list(round.parameters))
+        updates = {name: round.parameters[name] - round.received[name] for name in names}
+        self._updates = where(round.weights > 0, updates, self._updates or updates)
 
     def _products(self) -> np.ndarray:
         """[C, C] inner products of the clients' last updates."""

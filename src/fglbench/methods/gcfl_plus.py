@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.parameters import Parameters
+from fglbench.federation.parameters import Parameters, rows_of
 from fglbench.methods import base, gcfl
 from fglbench.settings import ComponentSettings, Field
 
@@ -32,15 +32,17 @@ class Settings(ComponentSettings):
 class Method(gcfl.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self._norms = np.zeros(self.federation.num_clients, dtype=np.float32)
+        self._norms = torch.zeros(self.federation.num_clients)  # moves to the device of the gradients
         self._sequences: list[list[float]] = [[] for _ in self._norms]
 
     def correct(self, step: base.Step, gradients: Parameters) -> None:
         squares = [gradients[name].square().flatten(1).sum(1) for name in self.shared(list(gradients))]
-        self._norms[step.clients] = torch.stack(squares).sum(0).sqrt().cpu().numpy()
+        norms = torch.stack(squares).sum(0).sqrt()
+        self._norms = self._norms.to(norms.device)
+        self._norms[rows_of(step.clients, norms.device)] = norms
 
     def upload(self, round: base.Round) -> dict[str, Tensor]:
-        return {"gradient_norm": torch.from_numpy(self._norms[round.clients])}
+        return {"gradient_norm": self._norms[rows_of(round.clients, self._norms.device)]}
 
     def mixing(self, round: base.Round) -> Tensor:
         for client, norm in zip(round.clients, round.uploads["gradient_norm"].tolist(), strict=True):

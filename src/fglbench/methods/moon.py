@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
-from fglbench.backbones.base import Output
 from fglbench.federation.federation import View
 from fglbench.federation.operators import no_dropout
-from fglbench.federation.parameters import Parameters, rows_of, take
+from fglbench.federation.parameters import Parameters, rows_of, take, where
 from fglbench.methods import base, fedavg
 from fglbench.settings import ComponentSettings, Field
 
@@ -37,7 +36,7 @@ class Method(fedavg.Method):
         if self.settings.mu == 0 or not self._previous:
             return None
         received, previous = self._constants(step)
-        z = of_outputs(step.output, step.view)
+        z = step.output.representation(step.view)
         nearer = cosine_similarity(z, received) - cosine_similarity(z, previous)
         contrast = softplus(-nearer / self.settings.temperature).unsqueeze(1)
         return self.settings.mu * (step.view.client_mean @ contrast).squeeze(1)
@@ -48,7 +47,7 @@ class Method(fedavg.Method):
             last = take(self._previous, rows_of(step.clients))
             with torch.no_grad():
                 received, previous = (
-                    of_outputs(self.backbone.forward(own, step.view, no_dropout), step.view)
+                    self.backbone.forward(own, step.view, no_dropout).representation(step.view)
                     for own in (step.received, last)
                 )
             self._fixed = step.round, step.view, received, previous
@@ -56,16 +55,4 @@ class Method(fedavg.Method):
 
     def after(self, round: base.Round, mixed: Parameters) -> None:
         before = self._previous or round.received
-        trained = round.weights > 0
-        self._previous = {
-            name: torch.where(trained.view(-1, *[1] * (own.dim() - 1)), own, before[name])
-            for name, own in round.parameters.items()
-        }
-
-
-def of_outputs(output: Output, view: View) -> Tensor:
-    """The representation of the view's output rows, [outputs, width]."""
-    z = output.hidden
-    for level in range(output.hidden_level, len(view.operators)):
-        z = view.own(z, level)
-    return z
+        self._previous = where(round.weights > 0, round.parameters, before)

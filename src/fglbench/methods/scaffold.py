@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import TRAIN
-from fglbench.federation.gradients import MeanGradients
 from fglbench.federation.parameters import Parameters, rows_of
 from fglbench.methods import base
+from fglbench.methods._mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -30,6 +30,8 @@ class Settings(ComponentSettings):
 class Method(base.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
+        sizes = self.federation.count(TRAIN)
+        self._weights = (sizes if self.settings.weights == "nodes" else sizes > 0).astype(np.float32)
         self._mean = MeanGradients(self.federation.num_clients)
         self._own: Parameters = {}  # c_i, [C, ...]
         self._common: Parameters = {}  # c, [1, ...]
@@ -57,9 +59,7 @@ class Method(base.Method):
         return weights / weights.sum()
 
     def after(self, round: base.Round, mixed: Parameters) -> None:
-        sizes = self.federation.count(TRAIN)
-        weights = (sizes if self.settings.weights == "nodes" else sizes > 0).astype(np.float32)
-        shares = torch.from_numpy((weights / weights.sum())[round.clients]).to(round.weights.device)
+        shares = torch.from_numpy((self._weights / self._weights.sum())[round.clients]).to(round.weights.device)
         for name, change in round.uploads.items():
             self._own[name][rows_of(round.clients)] += change
             self._common[name] += torch.einsum("s,s...->...", shares, change)

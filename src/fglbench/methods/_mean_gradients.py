@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fglbench.federation.parameters import Parameters, put, rows_of, take
+from fglbench.federation.parameters import Parameters, by_client, put, rows_of, take
 from fglbench.methods.base import Step
 
 
@@ -39,7 +39,7 @@ class MeanGradients:
         means = {}
         for name, total in self._sums.items():
             steps = torch.from_numpy(self._steps[clients]).to(total.device)
-            means[name] = total[rows_of(clients)] / steps.view(-1, *[1] * (total.dim() - 1))
+            means[name] = total[rows_of(clients)] / by_client(steps, total)
             total.zero_()
         self._steps[:] = 0
         return means
