@@ -87,6 +87,20 @@ def test_titles_and_labels_are_text(tmp_path):
     assert text.count("&lt;script&gt;alert(1)") >= 6
 
 
+def test_the_first_note_heads_the_page_and_the_others_follow_what_they_explain(tmp_path, pytestconfig):
+    study = full_study()
+    study.settings["notes"] = "What this is.\n\nWhat was tried.\n\nWhat is open."
+    write_study(study, tmp_path / "study")
+    make_tables(tmp_path / "study", tmp_path / "tables", pytestconfig.rootpath / "workflow" / "studies" / "reference")
+    make_figures(tmp_path / "study", tmp_path / "figures")
+    make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    order = ["What this is.", 'id="tables"', 'id="figures"', 'id="notes"', "What was tried.", "What is open."]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert 'href="#notes"' in text
+
+
 def test_missing_pieces_are_named(tmp_path):
     write_study(full_study(), tmp_path / "study")
     with pytest.raises(StorageError, match=r"main\.html cannot be read.*tables stage"):
