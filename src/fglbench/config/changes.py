@@ -58,21 +58,21 @@ def _tune_problems(study: Study) -> list[str]:
         found.append(f"tune.clients: {study.tune.clients} is not among the study's clients: {counts}.")
     for index, search in enumerate(study.tune.searches):
         where = f"tune.searches[{index}]"
-        found += [
-            f"{where}.{part}.{name}: low {space.low} is above high {space.high}."
-            for part in PARTS
-            for name, space in getattr(search, part).items()
-            if isinstance(space, Range) and space.low > space.high
-        ]
-        found += [
-            f"{where}.{part}.{name}: low {space.low} has no logarithm; give a low above 0, or 'log: false'."
-            for part in PARTS
-            for name, space in getattr(search, part).items()
-            if isinstance(space, Range) and space.log and space.low <= 0
-        ]
+        for part in PARTS:
+            for name, space in getattr(search, part).items():
+                found += [f"{where}.{part}.{name}: {problem}" for problem in _range_problems(space)]
         for override in _extremes(search):
             found += override_problems(study, where, override)
     return list(dict.fromkeys(found))
+
+
+def _range_problems(space: list[Any] | Range) -> list[str]:
+    found = []
+    if isinstance(space, Range) and space.low > space.high:
+        found.append(f"low {space.low} is above high {space.high}.")
+    if isinstance(space, Range) and space.log and space.low <= 0:
+        found.append(f"low {space.low} has no logarithm; give a low above 0, or 'log: false'.")
+    return found
 
 
 def _extremes(search: Search) -> list[Override]:

@@ -14,8 +14,8 @@ gradient, lets the loss swing, the less the larger alpha is.
 
 `variant: openfgl` is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the second term is
 <theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every client back from
-its last update, which damps the drifts. Deviation: there the first round has neither term,
-here it has the first one. d is sent and counts in bytes, as it is sent there, though nothing reads it.
+its last update, which damps the drifts. Deviation: there the first round has neither term, here it has the first one.
+d is sent and counts in bytes, as it is sent there, though nothing reads it.
 """
 
 from typing import Any, Literal
