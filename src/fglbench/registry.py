@@ -19,7 +19,8 @@ from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
 from fglbench.settings import ComponentSettings
 
-KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes"}
+KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes", "dataset": "datasets"}
+_ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 _NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
 
@@ -31,7 +32,7 @@ class Declaration:
     Attributes:
         name: as used in configurations and tables.
         path: the file.
-        settings: its `Settings` class.
+        settings: its `Settings` class; of a dataset, which need not have one, `ComponentSettings`.
         constants: its upper-case module constants with literal values; `VERSION` is always there.
         summary: the first line of the file's docstring.
         hooks: names of the functions in its class `Method`, if it has one; not those that the class inherits.
@@ -50,7 +51,7 @@ class Declaration:
 
 
 def use_folders(folders: list[Path]) -> None:
-    """Adds users' own folders, with `methods/`, `backbones/` or `partition/schemes/` inside, or with method files."""
+    """Adds users' own folders, with folders of `KINDS` inside, or with method files."""
     for folder in folders:
         if folder not in _extra_folders:
             _extra_folders.append(folder)
@@ -68,13 +69,14 @@ def stem_of(name: str) -> str:
 
 
 def names(kind: str) -> list[str]:
-    """The names of all components of a kind ("method", "backbone", "scheme"), sorted."""
+    """The names of all components of a kind ("method", "backbone", "scheme", "dataset"), sorted; of datasets, those of
+    users alone."""
     return sorted(_files(kind))
 
 
 @cache
 def _files(kind: str) -> dict[str, Path]:
-    folders = [Path(__file__).parent / KINDS[kind]]
+    folders = [] if kind in _ONLY_OWN else [Path(__file__).parent / KINDS[kind]]
     for extra in _extra_folders:
         folders += [extra / KINDS[kind]] + ([extra] if kind == "method" else [])
     found: dict[str, Path] = {}
@@ -114,17 +116,20 @@ def declaration(kind: str, name: str) -> Declaration:
             _evaluate(node, path, namespace)
         elif isinstance(node, ast.ClassDef) and node.name == "Method":
             hooks = {own.name for own in node.body if isinstance(own, ast.FunctionDef)}
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if not (isinstance(target, ast.Name) and target.id.isupper()):
+                continue
             try:
-                constants[node.targets[0].id] = ast.literal_eval(node.value)
+                constants[target.id] = namespace[target.id] = ast.literal_eval(node.value)
             except ValueError:
                 continue
-            namespace[node.targets[0].id] = constants[node.targets[0].id]
-    declared = namespace.get("Settings")
+    declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
+    page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
     if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
-        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see docs/adding-a-method.md.")
+        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
     if not isinstance(constants.get("VERSION"), int):
-        raise ComponentError(f"{path} declares no integer 'VERSION'; see docs/adding-a-method.md.")
+        raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
     return Declaration(name, path, declared, constants, summary, frozenset(hooks))
 

@@ -1,4 +1,4 @@
-"""`fglbench new method NAME` writes a working method with a test that passes, and never overwrites."""
+"""`fglbench new` writes a working component with a test that passes, and never overwrites."""
 
 import os
 import subprocess
@@ -41,6 +41,14 @@ def test_the_written_test_passes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     done = run("pytest", "-q", "-p", "no:cacheprovider", str(test), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
+
+
+def test_the_written_test_of_a_dataset_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "dataset", "my-graph", "--folder", str(tmp_path / "mine")]) == 0
+    assert "datasets: [digits, my-graph]\n  components: [" in capsys.readouterr().out
+    done = run("pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "mine/tests/test_my_graph.py"), folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
 def test_the_written_method_is_found_and_described_without_importing_it(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import yaml
 from disks import make_read_only
 
 from fglbench.cli import main
+from fglbench.commands.new import write_component
 from fglbench.datasets import catalogue
 
 from .conftest import ROOT, run_snakemake, write_config
@@ -185,8 +186,9 @@ def test_only_what_the_command_line_gives_is_read_as_yaml_again(tmp_path: Path):
     assert "random-k2-" in planned.stdout and "random-k3-" not in planned.stdout
 
 
-def test_an_own_method_and_scheme_from_a_folder_run_in_the_workflow(tmp_path: Path):
+def test_an_own_method_scheme_and_dataset_from_a_folder_run_in_the_workflow(tmp_path: Path):
     folder = tmp_path / "mine"
+    write_component("dataset", "rings", folder)
     (folder / "partition" / "schemes").mkdir(parents=True)
     scheme = (ROOT / "src" / "fglbench" / "partition" / "schemes" / "random.py").read_text()
     (folder / "partition" / "schemes" / "dice.py").write_text(scheme)
@@ -194,7 +196,7 @@ def test_an_own_method_and_scheme_from_a_folder_run_in_the_workflow(tmp_path: Pa
     (folder / "copycat.py").write_text(source)
     write_config(
         tmp_path,
-        datasets=["karate"],
+        datasets=["karate", "rings"],
         partitions=["dice"],
         methods=["fedavg", "copycat"],
         components=["mine"],
@@ -206,6 +208,7 @@ def test_an_own_method_and_scheme_from_a_folder_run_in_the_workflow(tmp_path: Pa
     shown = runs[(runs["metric"] == "accuracy") & (runs["reading"] == "val")]
     values = {label: part["value"].tolist() for label, part in shown.groupby("label")}
     assert values["copycat"] == values["fedavg"]
+    assert set(shown["dataset"]) == {"karate", "rings"}
 
 
 def test_parsing_imports_neither_torch_nor_mlflow(tmp_path: Path):

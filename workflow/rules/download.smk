@@ -18,6 +18,7 @@ rule download_dataset:
     params:
         dataset=PLAN.dataset,
         mirror=PLAN.mirror,
+        components=PLAN.components,
         forbidden=lambda wildcards, input: PLAN.forbidden,
     message:
         "download {wildcards.dataset}"

@@ -39,7 +39,7 @@ def first_line(kind: str, name: str) -> str:
     if kind == "dataset":
         spec = catalogue.get(name)
         counts = f"{spec.nodes:,} nodes, {spec.edges:,} edges, {spec.features:,} features, {spec.classes:,} classes"
-        return f"{spec.title}: {counts}" + ("" if spec.needs_files else ", needs no files")
+        return f"{spec.title}: {counts}" + ("" if spec.needs_files or spec.own_files else ", needs no files")
     return registry.declaration(kind, name).summary
 
 

@@ -88,15 +88,14 @@ def _machine() -> Iterator[Finding]:
 
 
 def _mirror(mirror: Path | None) -> Iterator[Finding]:
-    specs = [catalogue.get(name) for name in catalogue.names()]
     if mirror is None:
-        free = ", ".join(spec.name for spec in specs if not spec.needs_files)
+        free = catalogue.free()
         yield NOTE, "mirror", f"none (FGLBENCH_MIRROR); data are downloaded, except {free}, which need no files"
         return
     if not (mirror.is_dir() and os.access(mirror, os.R_OK | os.X_OK)):
         yield PROBLEM, "mirror", f"{mirror} is not a readable folder"
         return
-    wanted = [spec for spec in specs if spec.needs_files]
+    wanted = [spec for spec in catalogue.CATALOGUE.values() if spec.needs_files]
     missing = [spec.name for spec in wanted if not all((mirror / path).is_file() for path in spec.raw_files)]
     rest = f"; not there, to be had by download: {', '.join(missing)}" if missing else ""
     yield OK, "mirror", f"{mirror} holds {len(wanted) - len(missing)} of {len(wanted)} datasets{rest}"

@@ -1,4 +1,4 @@
-"""`fglbench new method NAME`: a working file with its test, to start from."""
+"""`fglbench new method|dataset NAME`: a working file with its test, to start from."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ from fglbench import registry
 from fglbench.commands import components, places
 from fglbench.errors import ComponentError
 
-KINDS = ("method",)
+KINDS = ("method", "dataset")
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\+?")
 
 
@@ -21,7 +21,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "name", metavar="NAME", help="as in configurations: lower-case letters, digits and dashes; may end in '+'"
     )
     parser.add_argument(
-        "--folder", metavar="DIR", help="components folder for it: DIR/methods/ and DIR/tests/ (else the checkout)"
+        "--folder",
+        metavar="DIR",
+        help="components folder for it, such as DIR/methods/ and DIR/tests/ (else the checkout; datasets need one)",
     )
 
 
@@ -30,11 +32,14 @@ def run(args: argparse.Namespace) -> int:
     component, test = write_component(args.kind, args.name, Path(args.folder) if args.folder else None, args.components)
     use = f"\n  components: [{args.folder}]" if args.folder else ""
     pin = "" if args.folder else f"Pin its numbers: 'pytest tests/golden -k {args.name} --update-golden'.\n"
+    what, beside, page = {
+        "method": ("idea", "fedavg", "docs/adding-a-method.md shows what a method may do where."),
+        "dataset": ("graph", "digits", "docs/adding-a-dataset.md shows what else the file may say."),
+    }[args.kind]
     print(
         f"{component}\n{test}\n\n"
-        f"Write your idea into the first, then run 'pytest {test}'.\n"
-        f"{pin}In config.yaml:\n  methods: [fedavg, {args.name}]{use}\n"
-        "docs/adding-a-method.md shows what a method may do where."
+        f"Write your {what} into the first, then run 'pytest {test}'.\n"
+        f"{pin}In config.yaml:\n  {args.kind}s: [{beside}, {args.name}]{use}\n{page}"
     )
     return 0
 
@@ -52,7 +57,8 @@ def write_component(kind: str, name: str, folder: Path | None, used: list[str] |
         the two paths.
 
     Raises:
-        ComponentError: the name is not valid or taken, a file exists, or there is no checkout to write to.
+        ComponentError: the name is not valid or taken, a file exists, there is no checkout to write to, or a dataset
+            is to go there.
     """
     if not NAME.fullmatch(name):
         raise ComponentError(
@@ -70,9 +76,9 @@ def write_component(kind: str, name: str, folder: Path | None, used: list[str] |
     if existing:
         raise ComponentError(f"{existing[0]} exists already and stays as it is. Choose another name or remove it.")
     components.use_folders([*(used or []), *([str(folder)] if folder and folder.is_dir() else [])])
-    if name in registry.names(kind):
-        path = registry.declaration(kind, name).path
-        raise ComponentError(f"the {kind} '{name}' exists already in {path}. Choose another name.")
+    if name in components.names(kind):
+        where = f" in {registry.declaration(kind, name).path}" if name in registry.names(kind) else ""
+        raise ComponentError(f"the {kind} '{name}' exists already{where}. Choose another name.")
     texts = _texts(kind, name, folder is not None)
     for path, text in zip((component, test), texts, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +91,8 @@ def _paths(kind: str, stem: str, folder: Path | None) -> tuple[Path, Path]:
     inside = registry.KINDS[kind]
     if folder is not None:
         return folder / inside / f"{stem}.py", folder / "tests" / f"test_{stem}.py"
+    if kind == "dataset":
+        raise ComponentError("a dataset of your own goes to a components folder: name one with --folder DIR.")
     root = places.checkout()
     if root is None:
         raise ComponentError("fglbench is installed without its checkout: name a folder of your own with --folder DIR.")
@@ -94,6 +102,7 @@ def _paths(kind: str, stem: str, folder: Path | None) -> tuple[Path, Path]:
 def _texts(kind: str, name: str, own_folder: bool) -> tuple[str, str]:
     here = {
         "name": name,
+        "stem": registry.stem_of(name),
         "folder": "FOLDER = Path(__file__).resolve().parents[1]\n" if own_folder else "",
         "components": '        "components": [str(FOLDER)],\n' if own_folder else "",
     }

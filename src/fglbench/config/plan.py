@@ -117,12 +117,11 @@ class Plan:
         if not reasons or self._own_cells(study) or self.adopted(study):
             return
         listed = "\n".join(f"  - {slug}: {reason}" for slug, reason in reasons.items())
-        free = ", ".join(name for name in catalogue.names() if not catalogue.get(name).needs_files)
         raise DataError(
             f"study '{study}': none of its datasets can be had here:\n{listed}\n"
             "Put the files there ('fglbench describe <dataset>' names their source), name another folder as "
             "data.mirror or in FGLBENCH_MIRROR, leave the mirror out to download, or choose datasets that need no "
-            f"files: {free}."
+            f"files: {catalogue.free()}."
         )
 
     def dataset(self, wildcards: Any) -> Spec:

@@ -302,7 +302,7 @@ class Config(Study):
         "not run: those of study files, those of this file as well, or none.",
     )
     only_finished: bool = Field(False, description="Show the cells that are finished or packed; run and track nothing.")
-    components: list[str] = Field([], description="Folders with your own methods, backbones and partition schemes.")
+    components: list[str] = Field([], description="Folders with your own methods, backbones, schemes and datasets.")
     results: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] = Field(
         "results", description="Folder for everything that is made, below the working directory."
     )

@@ -24,6 +24,9 @@ def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) 
         mirror: folder laid out like the raw folders of PyG, if there is one; nothing is downloaded then.
         may_download: `data.download`.
     """
+    for path in spec.own_files:
+        if not path.is_file():
+            return f"its file {path} is not there"
     if not spec.needs_files:
         return None
     if mirror is None:

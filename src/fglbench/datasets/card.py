@@ -105,7 +105,7 @@ def format_row(spec: DatasetSpec, counts: Counts) -> str:
         ("source", spec.source),
         ("citation", spec.citation),
         ("license", spec.license),
-        ("files", ", ".join(spec.raw_files) or "none needed"),
+        ("files", ", ".join([*spec.raw_files, *map(str, spec.own_files)]) or "none needed"),
         ("address", origin),
     ]
     if spec.announced is not None and room is not None:

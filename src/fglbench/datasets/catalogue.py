@@ -1,13 +1,17 @@
 """The table of datasets: what each one holds, where it comes from, and the hash that says it is the right one.
 
+Users' own datasets, from the folders of `components`, are rows as well.
+
 Light on purpose: the workflow reads this table while it is parsed, so nothing here imports torch, pandas or a loader.
 """
 
 from typing import Any
 
+from fglbench import registry
+from fglbench.datasets.own_spec import own_spec
 from fglbench.datasets.pins import RAW_FILES
 from fglbench.datasets.spec import Announced, Counts, DatasetSpec, SbmSettings
-from fglbench.errors import DataError, suggest
+from fglbench.errors import ComponentError, DataError, suggest
 
 
 def _files(prefix: str) -> dict[str, str]:
@@ -321,7 +325,7 @@ CATALOGUE: dict[str, DatasetSpec] = {spec.name: spec for spec in _SPECS}
 
 def names() -> list[str]:
     """The names of all datasets, sorted."""
-    return sorted(CATALOGUE)
+    return sorted({*CATALOGUE, *registry.names("dataset")})
 
 
 def get(name: str) -> DatasetSpec:
@@ -329,7 +333,18 @@ def get(name: str) -> DatasetSpec:
 
     Raises:
         DataError: no dataset has this name.
+        ComponentError: it is a user's own, and its file is not as it must be, or its name is that of a shipped one.
     """
+    if name in registry.names("dataset"):
+        declared = registry.declaration("dataset", name)
+        if name in CATALOGUE:
+            raise ComponentError(f"{declared.path}: the dataset '{name}' comes with fglbench. Rename the file.")
+        return own_spec(declared)
     if name not in CATALOGUE:
-        raise DataError(f"'{name}' is not a dataset. {suggest(name, CATALOGUE)} See 'fglbench list datasets'.")
+        raise DataError(f"'{name}' is not a dataset. {suggest(name, names())} See 'fglbench list datasets'.")
     return CATALOGUE[name]
+
+
+def free() -> str:
+    """The names of the shipped datasets that need no files, as text."""
+    return ", ".join(name for name in sorted(CATALOGUE) if not CATALOGUE[name].needs_files)

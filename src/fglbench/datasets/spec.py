@@ -5,6 +5,7 @@ Light on purpose, as the catalogue is: no torch, pandas or loader.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError, model_validator
@@ -104,6 +105,9 @@ class DatasetSpec:
         announced: of a dataset whose files have not been read here.
         pyg: class of `torch_geometric.datasets` and its `name` argument ("" where it takes none).
         largest_component: only the largest connected component of the graph that the loader reads.
+        component: the file of a user's own dataset.
+        own_files: what that reads; neither downloaded nor in a mirror.
+        own_split: whether it comes with masks.
         settings: the settings class; without fields unless the dataset is generated.
         version: raised when the graph changes; part of the identity of every cell.
     """
@@ -123,6 +127,9 @@ class DatasetSpec:
     announced: Announced | None = None
     pyg: tuple[str, str] = ("", "")
     largest_component: bool = False
+    component: Path | None = None
+    own_files: tuple[Path, ...] = ()
+    own_split: bool = False
     settings: type[ComponentSettings] = ComponentSettings
     version: int = 1
 
@@ -144,13 +151,13 @@ class DatasetSpec:
 
     @property
     def needs_files(self) -> bool:
-        """False for datasets that are embedded in a library or generated."""
+        """False for datasets that are embedded in a library, generated, or a user's own."""
         return bool(self.raw_files)
 
     @property
     def has_public_split(self) -> bool:
         """Whether the dataset comes with masks of its own."""
-        return self.family in ("planetoid", "graphsaint", "ogb")
+        return self.own_split or self.family in ("planetoid", "graphsaint", "ogb")
 
     @property
     def has_negative_features(self) -> bool:

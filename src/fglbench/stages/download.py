@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.datasets import catalogue, raw
+from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
 from fglbench.datasets.card import data_card
 from fglbench.datasets.fetch import ARCHIVES, fetch
@@ -88,10 +89,12 @@ def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     try:
         graph: Graph = loader.load(spec, settings, root)
     except DataError as error:
-        raise DataError(
-            f"dataset '{spec.name}': {error} Replace the file by the published one ({spec.source}) and run the stage "
-            "again."
-        ) from error
+        remedy = (
+            f"Correct {spec.component}, or its files,"
+            if spec.component
+            else f"Replace the file by the published one ({spec.source})"
+        )
+        raise DataError(f"dataset '{spec.name}': {error} {remedy} and run the stage again.") from error
     return graph
 
 
@@ -112,6 +115,11 @@ def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path) -> d
 
 def _bring(spec: DatasetSpec, mirror: Path | None, root: Path, forbidden: str | None) -> str:
     """Copies or downloads the raw files into `root`; returns where they came from."""
+    if spec.component is not None:
+        absent = why_unavailable(spec, mirror, may_download=forbidden is None)
+        if absent:
+            raise DataError(f"dataset '{spec.name}': {absent}. Put it there, or correct FILES in {spec.component}.")
+        return "own"
     if not spec.needs_files:
         return "generated" if spec.synthetic else "embedded"
     if mirror is None and forbidden is not None:
@@ -154,11 +162,10 @@ def _help(spec: DatasetSpec) -> str:
         origin = spec.url if spec.url.endswith(ARCHIVES) else f"{spec.url}/<file name>"
     else:
         origin = ", ".join(spec.url.values())
-    free = ", ".join(name for name in catalogue.names() if not catalogue.get(name).needs_files)
     return (
         f"It needs these files, from {origin}:\n{files}\n"
         "Put them there and name the folder <mirror> as data.mirror in config.yaml or in FGLBENCH_MIRROR.\n"
-        f"Datasets that need no files: {free}."
+        f"Datasets that need no files: {catalogue.free()}."
     )
 
 
@@ -197,18 +204,26 @@ def _check_graph(spec: DatasetSpec, settings: ComponentSettings, graph: Graph) -
     problems = [f"{key} {one:,} instead of {other:,}" for key, (one, other) in numbers.items() if one != other]
     if spec.content_hash not in (None, digest):
         problems.append(f"content hash {digest} instead of {spec.content_hash}")
+    if spec.component and spec.own_split != bool(graph.masks):
+        problems.append(f"{'' if graph.masks else 'no '}masks, and SPLIT is {spec.own_split}")
     if problems:
-        cause = (
-            "Its input was checked, so a library differs from the pinned one: compare 'fglbench doctor' with "
-            "envs/constraints.txt."
-            if spec.announced is None
-            else f"So its files are not the published ones ({spec.source})."
-        )
         raise DataError(
-            f"dataset '{spec.name}': the loader made another graph than the catalogue describes: "
-            f"{'; '.join(problems)}. {cause}"
+            f"dataset '{spec.name}': the loader made another graph than {spec.component or 'the catalogue'} describes: "
+            f"{'; '.join(problems)}. {_cause(spec)}"
         )
     return digest
+
+
+def _cause(spec: DatasetSpec) -> str:
+    """Why a graph can be another one than is described."""
+    if spec.component is not None:
+        return "Correct its constants, or its files, and run the stage again."
+    if spec.announced is not None:
+        return f"So its files are not the published ones ({spec.source})."
+    return (
+        "Its input was checked, so a library differs from the pinned one: compare 'fglbench doctor' with "
+        "envs/constraints.txt."
+    )
 
 
 def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:

@@ -1,0 +1,100 @@
+"""Datasets of users: a file with a function `load`, which makes plain arrays a graph; see docs/adding-a-dataset.md."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench import registry
+from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.datasets.spec import DatasetSpec
+from fglbench.errors import DataError
+from fglbench.settings import ComponentSettings
+
+
+def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
+    """The graph that the file makes of what lies beside it; `root` is not used.
+
+    Raises:
+        DataError: the file has no `load`, or that makes no graph.
+    """
+    path = registry.declaration("dataset", spec.name).path
+    own = getattr(registry.module("dataset", spec.name), "load", None)
+    if own is None:
+        raise DataError("it has no function 'load(folder)'.")
+    graph = own(path.parent)
+    if not isinstance(graph, Graph):
+        raise DataError(f"its 'load' returned a {type(graph).__name__}, not what datasets.own.from_arrays makes.")
+    return graph
+
+
+def from_arrays(
+    edges: np.ndarray,
+    features: np.ndarray | sp.sparray | sp.spmatrix,
+    labels: np.ndarray,
+    masks: Mapping[str, np.ndarray] | None = None,
+) -> Graph:
+    """The canonical graph of plain arrays, for users' own datasets.
+
+    Args:
+        edges: [2, num_entries] integer node ids from 0, in any order, one direction or both, duplicates and self-loops
+            allowed: they are removed and counted.
+        features: [num_nodes, num_features] finite numbers, an array or any SciPy sparse matrix.
+        labels: [num_nodes] integers from 0, -1 where a node has none; every class up to the highest is there.
+        masks: official split, from "train", "val", "test" to [num_nodes] bool; no node has two roles.
+
+    Raises:
+        DataError: an array is not as described; the message names it.
+    """
+    edges, labels = np.asarray(edges), np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+        raise DataError(f"labels: [num_nodes] integers are wanted, not {labels.dtype} {list(labels.shape)}.")
+    nodes, classes = len(labels), int(labels.max()) + 1
+    absent = sorted({*range(classes)} - {*labels.tolist()})
+    if labels.min() < -1 or absent or classes == 0:
+        found = f"class {absent[0]} has no node" if absent else f"they go from {labels.min()} to {labels.max()}"
+        raise DataError(f"labels: classes count from 0, and -1 is none; {found}.")
+    if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        raise DataError(f"edges: [2, num_entries] integers are wanted, not {edges.dtype} {list(edges.shape)}.")
+    if edges.size and not 0 <= edges.min() <= edges.max() < nodes:
+        raise DataError(f"edges: they name nodes {edges.min()} to {edges.max()}, and labels are of {nodes} nodes.")
+    x, roles = _float_features(features, nodes), _masks(masks, nodes)
+    pairs, cleaning = canonical_edges(edges, nodes)
+    return Graph(pairs, x, labels.astype(np.int64), classes, roles, cleaning)
+
+
+def _float_features(features: Any, nodes: int) -> np.ndarray | sp.csr_matrix:
+    matrix = features if sp.issparse(features) else np.asarray(features)
+    if matrix.ndim != 2 or matrix.shape[0] != nodes or matrix.dtype.kind not in "biuf":
+        raise DataError(
+            f"features: [{nodes}, num_features] numbers are wanted, one row a label, not {matrix.dtype} "
+            f"{list(matrix.shape)}."
+        )
+    with np.errstate(over="ignore"):  # values that no float32 can be are refused below
+        made: np.ndarray | sp.csr_matrix = (
+            sp.csr_matrix(matrix, dtype=np.float32, copy=True)
+            if sp.issparse(matrix)
+            else np.ascontiguousarray(matrix, dtype=np.float32)
+        )
+    if isinstance(made, sp.csr_matrix):
+        made.sum_duplicates()
+        made.eliminate_zeros()
+    values = made.data if isinstance(made, sp.csr_matrix) else made
+    if not np.isfinite(values).all():
+        raise DataError(f"features: {int((~np.isfinite(values)).sum())} values are not finite as float32.")
+    return made
+
+
+def _masks(masks: Mapping[str, np.ndarray] | None, nodes: int) -> dict[str, np.ndarray]:
+    made = {role: np.asarray(mask) for role, mask in (masks or {}).items()}
+    if made and set(made) != {"train", "val", "test"}:
+        raise DataError(f"masks: 'train', 'val' and 'test' are wanted, not {', '.join(map(repr, made))}.")
+    for role, mask in made.items():
+        if mask.shape != (nodes,) or mask.dtype != bool:
+            raise DataError(f"masks: '{role}' must be [{nodes}] bool, not {mask.dtype} {list(mask.shape)}.")
+    twice = int((np.sum([*made.values()], axis=0) > 1).sum())
+    if twice:
+        raise DataError(f"masks: {twice} nodes have two roles.")
+    return made

@@ -1,0 +1,70 @@
+"""The row of a user's own dataset, from the constants of its file; see docs/adding-a-dataset.md.
+
+Light, as the catalogue is.
+"""
+
+from pydantic import ConfigDict, ValidationError
+
+from fglbench.datasets.spec import Counts, DatasetSpec
+from fglbench.errors import ComponentError
+from fglbench.registry import Declaration
+from fglbench.settings import ComponentSettings, Field, Section
+
+
+class _Counts(Section):
+    nodes: int = Field(ge=1)
+    edges: int = Field(ge=0)
+    features: int = Field(ge=1)
+    classes: int = Field(ge=1)
+
+
+class _Constants(Section):
+    """What the file says; other constants are its own business."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    COUNTS: _Counts
+    TITLE: str = ""
+    FILES: list[str] = Field([])
+    SPLIT: bool = False
+    SOURCE: str = ""
+    CITATION: str = "none given"
+    LICENSE: str = "not stated"
+    CONTENT_HASH: str | None = None
+
+
+def own_spec(declared: Declaration) -> DatasetSpec:
+    """The row that a file of `datasets/` in a components folder describes.
+
+    Raises:
+        ComponentError: constants are missing or of a wrong type, all of them named; or it declares settings.
+    """
+    if declared.settings is not ComponentSettings:
+        raise ComponentError(
+            f"{declared.path}: a dataset of your own has no 'Settings', for its counts are constants. Write one file "
+            "for each graph."
+        )
+    try:
+        said = _Constants.model_validate(declared.constants)
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
+        raise ComponentError(
+            f"{declared.path}: {'; '.join(problems)}. See docs/adding-a-dataset.md, and write constants as they are, "
+            "not computed."
+        ) from error
+    return DatasetSpec(
+        name=declared.name,
+        title=said.TITLE or declared.name,
+        family="own",
+        loader="own",
+        counts=Counts(**said.COUNTS.model_dump()),
+        about=declared.summary,
+        source=said.SOURCE or f"{declared.path.name}, your own",
+        citation=said.CITATION,
+        license=said.LICENSE,
+        content_hash=said.CONTENT_HASH,
+        component=declared.path,
+        own_files=tuple(declared.path.parent / name for name in said.FILES),
+        own_split=said.SPLIT,
+        version=declared.version,
+    )
