@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from fglbench import registry
 from fglbench.datasets.base import save_graph
 from fglbench.errors import DataError
 from fglbench.federation.adjacency import normalised
@@ -89,8 +90,18 @@ def test_sparse_features_are_filled_up_where_they_have_few_columns_and_the_hops_
     assert not pays(narrow, operator, 300, {"hops": 2})
     assert not pays(wide, operator, 200, {"hops": 2})
     assert pays(wide, operator, 10, {"hops": 2, "combine": "each"})
+    assert not pays(wide, operator, 10, {"hops": 2, "combine": "each", "fill": False})
+    assert pays(narrow.toarray(), operator, 200, {"hops": 2, "fill": False})
     huge = sp.csr_matrix((1000, 200_000), dtype=np.float32)
     assert not pays(huge, operator, 0, {"hops": 2, "combine": "each"})  # 1.6 GB
+
+
+def test_gamlp_with_many_hops_leaves_sparse_features_as_they_are():
+    settings = registry.declaration("backbone", "gamlp").settings
+    operator = sp.identity(1000, dtype=np.float32, format="csr")
+    features = sp.csr_matrix(np.ones((1000, 2)))
+    filled = {hops: pays(features, operator, 10, settings(hops=hops).prepared()) for hops in (4, 5)}
+    assert filled == {4: True, 5: False}
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])

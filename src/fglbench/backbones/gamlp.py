@@ -27,6 +27,8 @@ from fglbench.settings import ComponentSettings, Field
 
 VERSION = 2
 
+_FEW_HOPS = 4
+
 
 class Settings(ComponentSettings):
     hops: int = Field(3, ge=1, le=20, description="Propagation steps k.")
@@ -37,7 +39,8 @@ class Settings(ComponentSettings):
     attention: Literal["recursive", "jk"] = Field("recursive", description="What a hop's score compares it with.")
 
     def prepared(self) -> dict[str, Any]:
-        return {"r": self.r, "hops": self.hops, "combine": "each"}
+        # Filling sparse features only costs time here, and more with every hop; up to few, cells keep their identity.
+        return {"r": self.r, "hops": self.hops, "combine": "each"} | ({"fill": False} if self.hops > _FEW_HOPS else {})
 
 
 class Backbone(base.Backbone):

@@ -7,13 +7,15 @@ A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). A backbo
     self_loops: whether A has self-loops; true where it is left out.
     combine: "last" (A^hops X; also where it is left out), "each" (X, A X, ..., A^hops X) or a list of hops + 1
         coefficients c (sum over l of c_l A^l X).
+    fill: false where sparse features are never to be propagated here; left out where `pays` decides.
 
 Under the inductive setting all of it is made twice: of the whole client graphs, on which models are scored, and of
 these without validation and test nodes, on which they are trained (as GraphSAINT does, Zeng et al., ICLR 2020).
 
 Dense features are propagated here, once. Sparse ones would fill up, so the engine propagates their product with the
 weights instead, which is the same by associativity; but for several hops it is faster to fill them up where they have
-few columns (`pays`).
+few columns (`pays`). A backbone whose hops share their weights is better served without (`fill`): one product that is
+propagated once for each hop, against a product for each hop.
 """
 
 from dataclasses import replace
@@ -128,8 +130,9 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
 def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, spec: dict[str, Any]) -> bool:
     """Whether features are propagated here rather than their product with the weights in every step.
 
-    Dense ones always are. Of sparse ones over several hops, training reads nearly every entry, and the operator once
-    for each hop; of filled ones it reads the rows of the training nodes, where an entry costs about a quarter.
+    Dense ones always are, and sparse ones never where the backbone asks not to. Else training reads nearly every entry
+    of sparse ones, and the operator once for each hop; of filled ones it reads the rows of the training nodes, where an
+    entry costs about a quarter.
 
     Args:
         features, operator: of the graph.
@@ -138,6 +141,8 @@ def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: in
     """
     if isinstance(features, np.ndarray):
         return True
+    if not spec.get("fill", True):
+        return False
     columns, hops = features.shape[1], spec["hops"]
     size_bytes = 4 * columns * operator.shape[0] * (hops if spec.get("combine") == "each" else 1)
     entries = features.nnz + hops * operator.nnz
