@@ -53,7 +53,7 @@ class Declaration:
 def use_folders(folders: list[Path]) -> None:
     """Adds users' own folders, with folders of `KINDS` inside, or with method files."""
     for folder in folders:
-        if folder not in _extra_folders:
+        if folder.resolve() not in [known.resolve() for known in _extra_folders]:
             _extra_folders.append(folder)
     _files.cache_clear()
 
@@ -128,7 +128,7 @@ def declaration(kind: str, name: str) -> Declaration:
     page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
     if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
         raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
-    if not isinstance(constants.get("VERSION"), int):
+    if type(constants.get("VERSION")) is not int:
         raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
     return Declaration(name, path, declared, constants, summary, frozenset(hooks))

@@ -382,3 +382,21 @@ def test_a_broken_file_of_a_user_is_named_and_the_rest_is_listed(tmp_path, capsy
     assert "louvain" in shown
     monkeypatch.undo()
     registry._files.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--dataset", "karate", "--clients", "2", "--rounds", "1", "--results", "{file}/x"],
+        ["tune", "fedgta-tuned", "--results", "{file}/x"],
+        ["pack", "fedgta-gcn", "--to", "{file}/x"],
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    assert main([word.format(file=file) for word in command]) == 1
+    assert re.search(rf"fglbench {command[0]}: {file}/x\S* cannot be written: ", capsys.readouterr().err)
+    assert file.read_text() == "precious"

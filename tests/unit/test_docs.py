@@ -10,7 +10,9 @@ import yaml
 
 from fglbench import registry
 from fglbench.config import plan
+from fglbench.config.load import load_study
 from fglbench.config.plan import Plan
+from fglbench.config.searches import plan_searches
 from fglbench.datasets import catalogue
 from fglbench.reporting.reference import COLUMNS, load_reference
 from fglbench.single import run_cell
@@ -78,22 +80,22 @@ def test_the_hooks_that_the_page_names_are_those_of_the_contract(mine: Path) -> 
 def test_the_worked_example_shows_the_shipped_file() -> None:
     page = PAGE.with_name("fedgta.md").read_text(encoding="utf-8")
     shipped = registry.declaration("method", "fedgta").path.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
-    for shown in blocks:
+    parts = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(parts) == 4
+    for shown in parts:
         assert shown in shipped
 
 
-def the_block(page: str, language: str) -> str:
+def blocks(page: str, language: str) -> str:
+    """All blocks of a language in a page, one after the other."""
     text = PAGE.with_name(page).read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return found
+    return "".join(re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
 
 
 def test_the_study_of_the_page_is_sound_and_every_printed_number_is_for_one_of_its_cells(tmp_path: Path) -> None:
     (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "my-paper.csv").write_text(the_block("adding-a-study.md", "csv"), encoding="utf-8")
-    (tmp_path / "my-paper.yaml").write_text(the_block("adding-a-study.md", "yaml"), encoding="utf-8")
+    (tmp_path / "reference" / "my-paper.csv").write_text(blocks("adding-a-study.md", "csv"), encoding="utf-8")
+    (tmp_path / "my-paper.yaml").write_text(blocks("adding-a-study.md", "yaml"), encoding="utf-8")
     grid = {"datasets": ["karate"], "partitions": ["random"], "clients": [2], "methods": ["fedavg"]}
     expansion = Plan(grid, "config.yaml", tmp_path).studies["my-paper"]
     numbers = load_reference(tmp_path / "reference" / "my-paper.csv")
@@ -106,6 +108,8 @@ def test_the_study_of_the_page_is_sound_and_every_printed_number_is_for_one_of_i
     fields = ["dataset", "method", "backbone", "variant", "partition", "clients"]
     printed = numbers.loc[numbers["task"] != "stats", fields].itertuples(index=False, name=None)
     assert set(printed) <= cells
+    searched = {tuple(search.space) for search in plan_searches(load_study(tmp_path / "my-paper.yaml"))}
+    assert searched == {("settings.mu", "backbone_settings.depth"), ("backbone_settings.depth",)}
 
 
 def test_the_page_of_studies_names_all_reserved_names_and_columns() -> None:

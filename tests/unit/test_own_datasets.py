@@ -11,14 +11,16 @@ import scipy.sparse as sp
 from fglbench import registry
 from fglbench.cli import main
 from fglbench.commands.new import write_component
+from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import load_graph
 from fglbench.datasets.own import from_arrays
-from fglbench.errors import ComponentError, DataError
+from fglbench.errors import ComponentError, ConfigError, DataError
 from fglbench.single import run_cell
 from fglbench.stages.download import download
+from fglbench.storage import read_npz
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-dataset.md"
 
@@ -59,6 +61,21 @@ def change(mine: Path, old: str, new: str) -> None:
         cached.cache_clear()
 
 
+def values_of(mine: Path, **changes: object) -> dict:
+    return {
+        "datasets": ["roads"],
+        "partitions": ["louvain"],
+        "clients": [3],
+        "methods": ["fedavg"],
+        "backbones": [{"name": "gcn", "hidden": 16}],
+        "seeds": [0],
+        "training": {"rounds": 20, "local_epochs": 2},
+        "components": [str(mine)],
+        "device": "cpu",
+        **changes,
+    }
+
+
 def test_the_pages_dataset_is_a_row_of_the_catalogue(mine: Path) -> None:
     assert "roads" in catalogue.names()
     spec = catalogue.get("roads")
@@ -70,17 +87,7 @@ def test_the_pages_dataset_is_a_row_of_the_catalogue(mine: Path) -> None:
 
 def test_it_trains_like_any_other(mine: Path, tmp_path: Path) -> None:
     write_roads(mine)
-    values = {
-        "datasets": ["roads"],
-        "partitions": ["louvain"],
-        "clients": [3],
-        "methods": ["fedavg"],
-        "seeds": [0],
-        "training": {"rounds": 20, "local_epochs": 2, "hidden": 16},
-        "components": [str(mine)],
-        "device": "cpu",
-    }
-    done = run_cell(values, tmp_path / "results", own_process=True)
+    done = run_cell(values_of(mine), tmp_path / "results", own_process=True)
     assert done["outcome"] == "ok", done["reason"]
     assert done["test_accuracy_pooled"] > 0.5  # a third by chance
 
@@ -161,19 +168,85 @@ def test_a_shipped_name_is_refused(mine: Path) -> None:
         catalogue.get("cora")
 
 
-def test_the_version_is_part_of_the_identity(mine: Path) -> None:
-    from fglbench.config.expand import expand
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("VERSION = 1", "VERSION = 2"),
+        ('"edges": 90', '"edges": 91'),
+        ('TITLE = "Roads"', 'CONTENT_HASH = "another"'),
+    ],
+)
+def test_another_graph_is_another_cell_in_another_folder(mine: Path, old: str, new: str) -> None:
+    (first,) = expand(load_config(values_of(mine), "test")).cells
+    change(mine, old, new)
+    (second,) = expand(load_config(values_of(mine), "test")).cells
+    assert second.id != first.id
+    assert second.dataset.slug != first.dataset.slug
 
-    values = {
-        "datasets": ["roads"],
-        "partitions": ["louvain"],
-        "clients": [2],
-        "methods": ["fedavg"],
-        "components": [str(mine)],
-    }
-    first = expand(load_config(values, "test")).cells[0].id
+
+def test_going_back_to_a_version_goes_back_to_its_graph(mine: Path, tmp_path: Path) -> None:
+    write_roads(mine)
+    clean, results = tmp_path / "clean", tmp_path / "results"
+    expected = run_cell(values_of(mine, methods=["local"]), clean)
+    run_cell(values_of(mine), results)
+    arrays = write_roads(mine)
+    np.savez(mine / "datasets" / "roads.npz", **{**arrays, "labels": np.roll(arrays["labels"], 7)})
     change(mine, "VERSION = 1", "VERSION = 2")
-    assert expand(load_config(values, "test")).cells[0].id != first
+    run_cell(values_of(mine), results)
+    write_roads(mine)
+    change(mine, "VERSION = 2", "VERSION = 1")
+    back = run_cell(values_of(mine, methods=["local"]), results)
+    assert back["cell"] == expected["cell"]
+    assert back["test_accuracy_pooled"] == expected["test_accuracy_pooled"]
+    trained = [Path(done["folder"]) / "predictions.npz" for done in (back, expected)]
+    first, second = map(read_npz, trained)
+    assert all((first[name] == second[name]).all() for name in first)
+
+
+def test_a_mistake_in_a_listed_dataset_is_one_problem_among_all(mine: Path) -> None:
+    change(mine, "COUNTS = {", "COUNT = {")
+    with pytest.raises(ConfigError) as raised:
+        load_config(values_of(mine, datasets=["roads", "coraa"], clients=[0]), "my.yaml")
+    said = str(raised.value)
+    assert "my.yaml: datasets[0]: " in said and "COUNTS: Field required" in said
+    assert "'coraa' is not a dataset" in said
+    assert "a federation has at least 1 client" in said
+
+
+def test_rows_of_negative_features_are_refused_before_any_job(mine: Path) -> None:
+    change(mine, 'TITLE = "Roads"', "NEGATIVE_FEATURES = True")
+    with pytest.raises(ConfigError, match=r"protocol\.features: 'roads' has negative features; use raw"):
+        load_config(values_of(mine, protocol={"features": "row"}), "my.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('arrays["labels"])', 'arrays["label"])', r"'roads': .*roads\.py:18: KeyError: .*label"),
+        ("import numpy as np", "import numpy as np\nimport nothing_of_this_name", r"roads\.py:6: ModuleNotFoundError"),
+        ('arrays["edges"]', "[[0, 1], [1]]", r"roads\.py:18: ValueError: setting an array element"),
+    ],
+)
+def test_a_file_that_fails_is_told_with_its_line(mine: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    write_roads(mine)
+    change(mine, old, new)
+    with pytest.raises(DataError, match=message):
+        download({"name": "roads"}, tmp_path / "roads")
+
+
+def test_an_unfinished_file_stops_nobody_who_does_not_name_it(mine: Path) -> None:
+    (mine / "methods").mkdir()
+    (mine / "methods" / "wip.py").write_text("class Method(", encoding="utf-8")
+    (mine / "datasets" / "wip.py").write_text("COUNTS = {", encoding="utf-8")
+    registry.use_folders([])
+    load_config(values_of(mine, methods=[{"name": "fedsage", "aggregation": "fedprox"}]), "my.yaml")
+    with pytest.raises(ConfigError, match=r"datasets\[0\]: .*wip\.py:1: is not valid Python"):
+        load_config(values_of(mine, datasets=["wip"]), "my.yaml")
+
+
+def test_a_folder_may_be_named_twice(mine: Path) -> None:
+    registry.use_folders([mine / ".." / mine.name])
+    assert catalogue.get("roads").nodes == 60
 
 
 def test_arrays_become_what_scipy_makes_of_them() -> None:
@@ -206,6 +279,8 @@ HALF = np.array([True, False, False])
         ((EDGES, sp.csr_matrix(FEATURES * 1e300), LABELS), r"features: 6 values are not finite"),
         ((EDGES, FEATURES, LABELS + 0.0), r"labels: \[num_nodes\] integers are wanted, not float64 \[3\]"),
         ((EDGES, FEATURES, LABELS * 2), r"labels: .* class 1 has no node"),
+        ((EDGES, FEATURES, LABELS.astype(np.uint32) - 1), r"of 3 nodes they go from 0 to 4294967295"),
+        ((EDGES, FEATURES, LABELS, (HALF,)), r"masks: a mapping from .* is wanted, not a tuple"),
         ((EDGES, FEATURES, LABELS - 2), r"labels: .* they go from -2 to -1"),
         ((EDGES, FEATURES, LABELS, {"train": HALF}), r"masks: 'train', 'val' and 'test' are wanted, not 'train'"),
         ((EDGES, FEATURES, LABELS, dict.fromkeys(("train", "val", "test"), HALF)), r"masks: 1 nodes have two roles"),

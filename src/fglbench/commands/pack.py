@@ -6,6 +6,7 @@ from pathlib import Path
 from fglbench.commands import places
 from fglbench.errors import StorageError
 from fglbench.stages.published import pack
+from fglbench.storage import check_writable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +19,7 @@ def run(args: argparse.Namespace) -> int:
     """Packs and says what was packed."""
     records = places.records_of(args.study, Path(args.results) / "studies")
     target = (Path(args.to) if args.to else _published()) / args.study
+    check_writable(target)
     cells = pack(records, target)
     size_kb = sum(path.stat().st_size for path in target.iterdir()) / 1000
     print(f"{target}: cells packed: {len(cells)}, {size_kb:.0f} kB")

@@ -105,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
     from fglbench.cards import claimed_card
     from fglbench.config.schema import Training
     from fglbench.single import run_cell, terminal_progress
+    from fglbench.storage import check_writable
 
+    check_writable(Path(args.results))
     values = values_of(args)
     rounds = values["training"].get("rounds", Training().rounds)
     with claimed_card(args.device):

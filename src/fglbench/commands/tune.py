@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from fglbench.cards import claimed_card
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
+    from fglbench.storage import check_writable
 
     components.use_folders(args.components)
     path = _file(args.study)
@@ -37,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if study.tune is None or not searches:
         raise FglbenchError(f"{path}: 'tune' asks for no search; see docs/configuration.md.")
     results = Path(args.results)
+    check_writable(results)
     folder = results / "tune" / path.stem
     folder.mkdir(parents=True, exist_ok=True)
     values = {"device": args.device, "mode": args.mode, "data": {"mirror": args.mirror}}

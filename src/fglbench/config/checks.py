@@ -12,7 +12,7 @@ from fglbench.config.entries import aggregation_entry, chosen, component_setting
 from fglbench.config.merge import grids_of, merged_protocol
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
-from fglbench.errors import DataError, FglbenchError, suggest
+from fglbench.errors import FglbenchError, suggest
 from fglbench.reporting.quantities import QUANTITIES
 
 
@@ -135,7 +135,7 @@ def _protocol_problems(study: Study) -> list[str]:
     for entry in study.datasets:
         try:
             spec, protocol = catalogue.get(entry.name), merged_protocol(study, entry)
-        except (DataError, ValidationError):
+        except (FglbenchError, ValidationError):
             continue  # said already
         if protocol.split.kind == "public" and not spec.has_public_split:
             found.append(f"protocol.split.kind: '{spec.name}' has no public split; use ratios.")
@@ -155,7 +155,7 @@ def _client_problems(study: Study) -> list[str]:
     for label, entry in chosen(study.datasets, None):
         try:
             nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
-        except DataError:
+        except FglbenchError:
             continue  # said already
         grids = [grid for grid in grids_of(study) if not grid.datasets or {label, entry.name} & set(grid.datasets)]
         found += [

@@ -41,14 +41,21 @@ def aggregation_entry(settings: ComponentSettings) -> Entry | None:
     if not isinstance(settings, AggregatedSettings):
         return None
     name = settings.aggregation
-    able = [method for method in registry.names("method") if _aggregates(registry.declaration("method", method))]
+    able = [method for method in registry.names("method") if _aggregates(method)]
     if name not in able:
         raise ComponentError(f"'{name}' is not a method that aggregates for another one. {suggest(name, able)}")
     return Entry.model_validate({**settings.aggregation_settings, "name": name})
 
 
-def _aggregates(declared: registry.Declaration) -> bool:
-    """Whether a method is federated, and leaves graphs as they are: those are for the other method to change."""
+def _aggregates(method: str) -> bool:
+    """Whether a method is federated, and leaves graphs as they are: those are for the other method to change.
+
+    A file that cannot be read, such as an unfinished one of a user, is no such method: it matters where it is named.
+    """
+    try:
+        declared = registry.declaration("method", method)
+    except ComponentError:
+        return False
     alone = issubclass(declared.settings, AggregatedSettings) or declared.constants.get("CENTRALISED", False)
     return not alone and not declared.hooks & {"prepare", "rebuild"}
 

@@ -1,7 +1,7 @@
 """Expands a study into cells: every combination, fully resolved, with the path of each stage."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -138,10 +138,17 @@ def _centralised(entry: Entry) -> bool:
 
 
 def dataset_part(entry: Entry) -> Part:
-    """The dataset's segment: its bare name where it has no settings, so that paths stay readable."""
+    """The dataset's segment: its bare name where it has no settings, so that paths stay readable.
+
+    A user's own dataset is known by what its file says of it: another version, or another one of that name, is
+    another graph, and each has a folder of its own.
+    """
+    row = catalogue.get(entry.name)
     settings = component_settings("dataset", entry).model_dump(exclude_none=True)
-    spec = {"name": entry.name, "version": catalogue.get(entry.name).version, "settings": settings}
-    return Part(slug(entry.name, spec) if settings else entry.name, spec)
+    spec = {"name": entry.name, "version": row.version, "settings": settings}
+    if row.component is not None:
+        spec |= {"counts": asdict(row.counts), "content_hash": row.content_hash}
+    return Part(slug(entry.name, spec) if settings or row.component else entry.name, spec)
 
 
 def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol) -> Part:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,20 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     """The graph that the file makes of what lies beside it; `root` is not used.
 
     Raises:
-        DataError: the file has no `load`, or that makes no graph.
+        DataError: the file has no `load`, or that fails or makes no graph.
     """
     path = registry.declaration("dataset", spec.name).path
-    own = getattr(registry.module("dataset", spec.name), "load", None)
+    try:
+        own = getattr(registry.module("dataset", spec.name), "load", None)
+        graph = own(path.parent) if own is not None else None
+    except DataError:
+        raise
+    except Exception as error:  # whatever users' files do, it is told with the dataset's name and the line
+        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f"{path}:{lines[-1]}" if lines else str(path)
+        raise DataError(f"{where}: {type(error).__name__}: {error}.") from error
     if own is None:
         raise DataError("it has no function 'load(folder)'.")
-    graph = own(path.parent)
     if not isinstance(graph, Graph):
         raise DataError(f"its 'load' returned a {type(graph).__name__}, not what datasets.own.from_arrays makes.")
     return graph
@@ -52,10 +60,14 @@ def from_arrays(
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
         raise DataError(f"labels: [num_nodes] integers are wanted, not {labels.dtype} {list(labels.shape)}.")
     nodes, classes = len(labels), int(labels.max()) + 1
-    absent = sorted({*range(classes)} - {*labels.tolist()})
-    if labels.min() < -1 or absent or classes == 0:
-        found = f"class {absent[0]} has no node" if absent else f"they go from {labels.min()} to {labels.max()}"
-        raise DataError(f"labels: classes count from 0, and -1 is none; {found}.")
+    if labels.min() < -1 or not 0 < classes <= nodes:
+        raise DataError(
+            f"labels: classes count from 0, and -1 is none; of {nodes} nodes they go from {labels.min()} to "
+            f"{labels.max()}."
+        )
+    absent = np.setdiff1d(np.arange(classes), labels)
+    if len(absent):
+        raise DataError(f"labels: classes count from 0, and -1 is none; class {absent[0]} has no node.")
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
         raise DataError(f"edges: [2, num_entries] integers are wanted, not {edges.dtype} {list(edges.shape)}.")
     if edges.size and not 0 <= edges.min() <= edges.max() < nodes:
@@ -88,6 +100,8 @@ def _float_features(features: Any, nodes: int) -> np.ndarray | sp.csr_matrix:
 
 
 def _masks(masks: Mapping[str, np.ndarray] | None, nodes: int) -> dict[str, np.ndarray]:
+    if not isinstance(masks, Mapping | None):
+        raise DataError(f"masks: a mapping from 'train', 'val' and 'test' is wanted, not a {type(masks).__name__}.")
     made = {role: np.asarray(mask) for role, mask in (masks or {}).items()}
     if made and set(made) != {"train", "val", "test"}:
         raise DataError(f"masks: 'train', 'val' and 'test' are wanted, not {', '.join(map(repr, made))}.")

@@ -27,6 +27,7 @@ class _Constants(Section):
     TITLE: str = ""
     FILES: list[str] = Field([])
     SPLIT: bool = False
+    NEGATIVE_FEATURES: bool = False
     SOURCE: str = ""
     CITATION: str = "none given"
     LICENSE: str = "not stated"
@@ -66,5 +67,6 @@ def own_spec(declared: Declaration) -> DatasetSpec:
         component=declared.path,
         own_files=tuple(declared.path.parent / name for name in said.FILES),
         own_split=said.SPLIT,
+        own_negative=said.NEGATIVE_FEATURES,
         version=declared.version,
     )

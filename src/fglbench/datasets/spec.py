@@ -108,6 +108,7 @@ class DatasetSpec:
         component: the file of a user's own dataset.
         own_files: what that reads; neither downloaded nor in a mirror.
         own_split: whether it comes with masks.
+        own_negative: whether it says that features may be negative.
         settings: the settings class; without fields unless the dataset is generated.
         version: raised when the graph changes; part of the identity of every cell.
     """
@@ -130,6 +131,7 @@ class DatasetSpec:
     component: Path | None = None
     own_files: tuple[Path, ...] = ()
     own_split: bool = False
+    own_negative: bool = False
     settings: type[ComponentSettings] = ComponentSettings
     version: int = 1
 
@@ -162,6 +164,8 @@ class DatasetSpec:
     @property
     def has_negative_features(self) -> bool:
         """Whether features are standardised, embeddings or Gaussian: rows cannot be divided by their sums."""
+        if self.component is not None:
+            return self.own_negative
         return (self.family in ("embedded", "synthetic", "ogb") and self.name != "karate") or self.name == "reddit"
 
     @property
