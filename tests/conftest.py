@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from disks import mount
+from own_files import read_again
 
+from fglbench import registry
 from fglbench.datasets.base import Graph, canonical_edges
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +27,15 @@ def mirror() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no dataset mirror at {folder}; set FGLBENCH_MIRROR to a folder laid out as docs/data.md says")
     return folder
+
+
+@pytest.fixture
+def own_components(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Components folders that a test adds are gone after it."""
+    monkeypatch.setattr(registry, "_extra_folders", [])
+    read_again()
+    yield
+    read_again()
 
 
 @pytest.fixture

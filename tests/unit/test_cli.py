@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from synthetic_records import full_study, write_study
 
-from fglbench import registry
 from fglbench.cli import main
 from fglbench.commands import doctor, overrides
 from fglbench.errors import ConfigError
@@ -368,8 +367,7 @@ def test_a_method_in_a_folder_of_the_users_own_is_trained(tmp_path):
     assert (record["chunk_clients"], record["threads"]) == (1, 1)
 
 
-def test_a_broken_file_of_a_user_is_named_and_the_rest_is_listed(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(registry, "_extra_folders", [])
+def test_a_broken_file_of_a_user_is_named_and_the_rest_is_listed(tmp_path, capsys, own_components):
     (tmp_path / "broken.py").write_text("class Settings(:\n")
     (tmp_path / "unreadable.py").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.py").write_text("")
@@ -380,8 +378,6 @@ def test_a_broken_file_of_a_user_is_named_and_the_rest_is_listed(tmp_path, capsy
     assert f"cannot be used: {tmp_path}/empty.py declares no class 'Settings(ComponentSettings)'" in shown
     assert "fedavg" in shown
     assert "louvain" in shown
-    monkeypatch.undo()
-    registry._files.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 docs/adding-a-study.md; docs/fedgta.md shows shipped code; docs/data.md names the files of every dataset."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,15 +27,12 @@ def block(language: str) -> str:
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def mine(tmp_path: Path, own_components: None) -> Path:
     """A components folder with the page's method in it, as the page says."""
     folder = tmp_path / "mine"
     (folder / "methods").mkdir(parents=True)
     (folder / "methods" / "fedavgm.py").write_text(block("python"), encoding="utf-8")
-    monkeypatch.setattr(registry, "_extra_folders", [])
-    yield folder
-    for cached in (registry._files, registry.declaration, registry.module):
-        cached.cache_clear()
+    return folder
 
 
 def test_the_method_has_fewer_than_40_lines() -> None:

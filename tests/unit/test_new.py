@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,9 @@ from fglbench.cli import main
 from fglbench.commands import new, places
 from fglbench.errors import ComponentError
 
+pytestmark = pytest.mark.usefixtures("own_components")
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Folders added by a test are gone after it."""
-    monkeypatch.setattr(registry, "_extra_folders", [])
-    yield
-    for cached in (registry._files, registry.declaration, registry.module):
-        cached.cache_clear()
 
 
 def run(*command: str, folder: Path, text: str = "") -> "subprocess.CompletedProcess[str]":

@@ -36,12 +36,8 @@ CHANGES_GRAPHS = SOURCE.replace("    pass\n", "    def rebuild(self, round):\n  
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_extra_folders", [])
-    yield tmp_path
-    monkeypatch.undo()
-    registry._files.cache_clear()
-    registry.declaration.cache_clear()
+def folder(tmp_path, own_components):
+    return tmp_path
 
 
 def test_shipped_components_are_found():

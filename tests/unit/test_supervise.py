@@ -92,13 +92,8 @@ class Job:
         return [hash_arrays(read_npz(self.folder / f"seed{seed}" / "predictions.npz")) for seed in range(SEEDS)]
 
 
-@pytest.fixture(autouse=True)
-def _no_components(monkeypatch: pytest.MonkeyPatch):
-    """Every test has its own method of the same name."""
-    monkeypatch.setattr(registry, "_extra_folders", [])
-    yield
-    registry._files.cache_clear()
-    registry.declaration.cache_clear()
+# Every test has its own method of the same name.
+pytestmark = pytest.mark.usefixtures("own_components")
 
 
 def states(records: list[dict[str, Any]]) -> list[str]:

@@ -24,15 +24,15 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     path = registry.declaration("dataset", spec.name).path
     try:
         own = getattr(registry.module("dataset", spec.name), "load", None)
-        graph = own(path.parent) if own is not None else None
+        if own is None:
+            raise DataError("it has no function 'load(folder)'.")
+        graph = own(path.parent)
     except DataError:
         raise
     except Exception as error:  # whatever users' files do, it is told with the dataset's name and the line
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f"{path}:{lines[-1]}" if lines else str(path)
         raise DataError(f"{where}: {type(error).__name__}: {error}.") from error
-    if own is None:
-        raise DataError("it has no function 'load(folder)'.")
     if not isinstance(graph, Graph):
         raise DataError(f"its 'load' returned a {type(graph).__name__}, not what datasets.own.from_arrays makes.")
     return graph

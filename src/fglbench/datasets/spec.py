@@ -164,9 +164,8 @@ class DatasetSpec:
     @property
     def has_negative_features(self) -> bool:
         """Whether features are standardised, embeddings or Gaussian: rows cannot be divided by their sums."""
-        if self.component is not None:
-            return self.own_negative
-        return (self.family in ("embedded", "synthetic", "ogb") and self.name != "karate") or self.name == "reddit"
+        standardised = self.family in ("embedded", "synthetic", "ogb") and self.name != "karate"
+        return self.own_negative or standardised or self.name == "reddit"
 
     @property
     def synthetic(self) -> bool:
