@@ -385,7 +385,7 @@ def test_a_broken_file_of_a_user_is_named_and_the_rest_is_listed(tmp_path, capsy
     [
         ["train", "--dataset", "karate", "--clients", "2", "--rounds", "1", "--results", "{file}/x"],
         ["tune", "fedgta-tuned", "--results", "{file}/x"],
-        ["pack", "fedgta-gcn", "--to", "{file}/x"],
+        ["pack", "tiny", "--results", "{file.parent}/results", "--to", "{file}/x"],
     ],
 )
 def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(
@@ -393,6 +393,9 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
+    record = tmp_path / "results" / "studies" / "tiny" / "study.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
     assert main([word.format(file=file) for word in command]) == 1
     assert re.search(rf"fglbench {command[0]}: {file}/x\S* cannot be written: ", capsys.readouterr().err)
     assert file.read_text() == "precious"
