@@ -39,11 +39,18 @@ class _FailedError(Exception):
 
 
 def run_search(
-    search: SearchPlan, trials: int, values: dict[str, Any], results: Path, folder: Path, threads: int = 1
+    search: SearchPlan,
+    trials: int,
+    values: dict[str, Any],
+    results: Path,
+    folder: Path,
+    threads: int = 1,
+    shipped: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Runs the trials of a search that are not done yet.
 
-    Settings that were tried before count again, but are not run again.
+    Settings that were tried before count again, but are not run again. A search that was not begun here takes its
+    shipped record where that has as many trials.
 
     Args:
         search: what is tried.
@@ -52,6 +59,7 @@ def run_search(
         results: the results folder; data and partitions are shared with all studies.
         folder: of the study's searches: `<slug>.journal` and, in the end, `<slug>.json`.
         threads: of torch.
+        shipped: the record of this search from the file of settings that came with the study.
 
     Returns:
         The record: where it was searched, ranges, seeds, trials by state, best value and settings (None where no trial
@@ -65,7 +73,12 @@ def run_search(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / f"{search.slug}.journal"
+    grid = _grid(search)
+    wanted = min(trials, len(grid)) if grid else trials
     with exclusive(journal):
+        if shipped and not journal.exists() and _ended(shipped) >= wanted:
+            write_json(folder / f"{search.slug}.json", shipped)
+            return shipped
         _repair(journal)
         storage = JournalStorage(JournalFileBackend(str(journal)))
         study = optuna.create_study(
@@ -76,8 +89,6 @@ def run_search(
         )
         for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that was killed
             study.tell(trial.number, state=TrialState.FAIL)
-        grid = _grid(search)
-        wanted = min(trials, len(grid)) if grid else trials
         while len(done := _settled(study)) < wanted:
             if grid and not study.get_trials(states=(TrialState.WAITING,)):
                 study.enqueue_trial(next(params for params in grid if params not in done))
@@ -94,6 +105,10 @@ def _settled(study: Any) -> list[dict[str, Any]]:
     counts = Counter(json.dumps(trial.params, sort_keys=True) for trial in failed)
     ended = [trial.params for trial in study.trials if trial.state.name in _COUNTED]
     return ended + [json.loads(params) for params, count in counts.items() if count >= _TRIES]
+
+
+def _ended(record: dict[str, Any]) -> int:
+    return sum(record["trials"].get(state.lower(), 0) for state in _COUNTED)
 
 
 def _try(study: Any, trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> None:
@@ -196,6 +211,7 @@ def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
     best = max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
     return {
+        "search": search.slug,
         **search.place,
         "partition": search.trial_study.partitions[0].name,
         "clients": search.trial_study.clients[0],

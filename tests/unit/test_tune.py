@@ -17,6 +17,7 @@ from fglbench.cli import main
 from fglbench.config.load import load_study
 from fglbench.config.searches import plan_searches
 from fglbench.errors import ConfigError
+from fglbench.storage import write_json
 from fglbench.tuning import run_search, write_tuned
 
 STUDY = {
@@ -194,6 +195,30 @@ def test_settings_that_were_found_do_not_make_another_search(tmp_path):
     found["overrides"][0]["training"]["weight_decay"] = 0.1
     (tmp_path / "tuned" / "found.yaml").write_text(yaml.safe_dump(found))
     assert slugs(tuned="found") != slugs()
+
+
+def test_a_search_whose_record_is_shipped_is_not_run_again(tmp_path, monkeypatch):
+    path = write(tmp_path, methods=STUDY["methods"][1:])
+    search, other = plan_searches(load_study(path))
+    found = tmp_path / "tuned" / "found.yaml"
+    record = {**search.place, "search": search.slug, "trials": {"complete": 3, "pruned": 1, "fail": 2}}
+    record |= {"best_validation_accuracy": 0.5, "best": {"settings.mu": 0.1}}
+    write_json(tmp_path / "folder" / f"{search.slug}.json", record)
+    write_tuned([search], tmp_path / "folder", found)
+    write(tmp_path, methods=STUDY["methods"][1:], tuned="found")
+
+    def tried(results, *options):
+        slugs = []
+        monkeypatch.setattr(tuning, "_value", lambda trial, search, *_: slugs.append(search.slug) or 0.25)
+        assert main(["tune", str(path), "--device", "cpu", "--results", str(tmp_path / results), *options]) == 0
+        written = yaml.safe_load((tmp_path / results / "tune" / "small.yaml").read_text())
+        return set(slugs), [known["best_validation_accuracy"] for known in written["searches"]]
+
+    assert tried("enough") == ({other.slug}, [0.5, 0.25])
+    assert tried("enough") == (set(), [0.5, 0.25])
+    assert tried("more", "--trials", "5") == ({search.slug, other.slug}, [0.25, 0.25])
+    write(tmp_path, methods=STUDY["methods"][1:], tuned="found", clients=[3, 4], tune={**STUDY["tune"], "clients": 4})
+    assert len(tried("changed")[0]) == 2
 
 
 def test_a_killed_search_goes_on_and_finishes_its_trials(tmp_path):

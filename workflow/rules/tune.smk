@@ -27,6 +27,7 @@ rule tune_search:
         memory_limit_mb=PLAN.config.jobs.memory_limit_mb,
         data=lambda wildcards, input: {"mirror": PLAN.mirror, "download": PLAN.config.data.download},
         results=lambda wildcards, input: RESULTS,
+        studies=str(STUDIES),
         components=PLAN.components,
     message:
         "search {wildcards.search}"

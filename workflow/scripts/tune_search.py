@@ -5,6 +5,7 @@ from pathlib import Path
 from fglbench.cards import claimed_card
 from fglbench.config.schema import Study
 from fglbench.config.searches import plan_searches
+from fglbench.config.tuned import shipped_searches
 from fglbench.registry import use_folders
 from fglbench.stages._train_child import limit_memory
 from fglbench.stages.job import logged
@@ -23,4 +24,5 @@ with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.p
         "jobs": jobs,
     }
     results, folder = Path(snakemake.params.results), Path(snakemake.output[0]).parent
-    run_search(search, study.tune.trials, values, results, folder, snakemake.threads)
+    known = shipped_searches(study, Path(snakemake.params.studies)).get(search.slug)
+    run_search(search, study.tune.trials, values, results, folder, snakemake.threads, known)

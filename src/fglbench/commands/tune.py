@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from fglbench.cards import claimed_card
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
+    from fglbench.config.tuned import shipped_searches
     from fglbench.storage import check_writable
 
     components.use_folders(args.components)
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     values = {"device": args.device, "mode": args.mode, "data": {"mirror": args.mirror}}
     with claimed_card(args.device):
-        records = _run_all(searches, args.trials or study.tune.trials, values, results, folder, args.threads)
+        shipped = shipped_searches(study, path.parent)
+        records = _run_all(searches, args.trials or study.tune.trials, values, results, folder, args.threads, shipped)
     found = sum(record["best"] is not None for record in records)
     if not found:
         print("no search found settings: no trial ended well", file=sys.stderr)
@@ -60,7 +62,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_all(
-    searches: list["SearchPlan"], trials: int, values: dict[str, Any], results: Path, folder: Path, threads: int
+    searches: list["SearchPlan"],
+    trials: int,
+    values: dict[str, Any],
+    results: Path,
+    folder: Path,
+    threads: int,
+    shipped: dict[str, dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """First the searches that no other process is at, then those that others left."""
     from fglbench.tuning import run_search
@@ -71,7 +79,8 @@ def _run_all(
             continue
         try:
             with FileLock(folder / f".{search.slug}.turn.lock", timeout=patience_s):
-                records.append(run_search(search, trials, values, results, folder, threads))
+                known = shipped.get(search.slug)
+                records.append(run_search(search, trials, values, results, folder, threads, known))
         except Timeout:
             waiting.append(search)
             continue

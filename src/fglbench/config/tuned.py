@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from fglbench.config import problems as wording
 from fglbench.config.changes import override_problems
 from fglbench.config.files import read_yaml
-from fglbench.config.schema import Checked, Override
+from fglbench.config.schema import Checked, Override, Study
 from fglbench.errors import ConfigError, suggest
 from fglbench.settings import Section
 
@@ -42,11 +42,7 @@ def with_tuned(study: Checked, studies: Path | None) -> Checked:
                 "'fglbench tune <study>' makes one; without this key the study runs with its own settings."
             ]
         )
-    values = read_yaml(path)
-    try:
-        found = TunedFile.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(wording.sentences(error, TunedFile, str(path))) from error
+    found = _read(path)
     problems = [
         f"{path}: {problem}"
         for index, override in enumerate(found.overrides)
@@ -55,3 +51,26 @@ def with_tuned(study: Checked, studies: Path | None) -> Checked:
     if problems:
         raise ConfigError(problems)
     return study.model_copy(update={"overrides": [*study.overrides, *found.overrides]})
+
+
+def shipped_searches(study: Study, studies: Path) -> dict[str, dict[str, Any]]:
+    """The records of the file that a study names under `tuned`, by the slug of the search; none where it names none.
+
+    Args:
+        study: whose file was found to fit.
+        studies: folder of study files.
+
+    Raises:
+        ConfigError: the file is gone, or is none.
+    """
+    if study.tuned is None:
+        return {}
+    found = _read(studies / FOLDER / f"{study.tuned}.yaml")
+    return {record["search"]: record for record in found.searches if "search" in record}
+
+
+def _read(path: Path) -> TunedFile:
+    try:
+        return TunedFile.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise ConfigError(wording.sentences(error, TunedFile, str(path))) from error
