@@ -1,12 +1,12 @@
 """FedDC (Gao et al., CVPR 2022, algorithm 1): every client learns its drift h_i, which the server takes into the mean.
 
-Local loss + alpha / 2 ||theta_i + h_i - theta||^2 + <theta_i, d_i - d> / (K lr), d_i the client's last local update and
-d the mean of all. Afterwards h_i += theta_i - theta, and the server averages theta_i + h_i over those who trained.
-Drifts and updates are zero at first.
+Local loss + alpha / 2 ||theta_i + h_i - theta||^2 (eq. 3) + <theta_i, d_i - d> / (K lr), d_i the client's last local
+update and d the mean of all (eq. 4). Afterwards h_i += theta_i - theta (eq. 6), and the server averages theta_i + h_i
+over those who trained, by their training nodes (eq. 7). Drifts and updates are zero at first.
 
 Deviations: -d_i / (K lr), which for SGD is the mean of the K gradients of the whole local loss, is that mean under any
-optimiser. Means over clients are weighted by their training nodes; d is the mean over all clients' last updates, and
-d / (K lr) that of d_j / (K_j lr) where K differs by client. The public code adds up d_i - d over the rounds, takes the
+optimiser. d is the mean over all clients' last updates by their training nodes too, and d / (K lr) that of
+d_j / (K_j lr) where K differs by client. The public code adds up d_i - d over the rounds, takes the
 drifts of all clients into the mean, and weighs clients equally.
 
 The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the

@@ -1,8 +1,12 @@
 """GCFL (Xie et al., NeurIPS 2021): clusters of clients that split when their updates disagree; FedAvg inside each.
 
-A cluster splits when its mean update is small, ||sum_j (n_j / n) dtheta_j|| < eps1, while some client's is not, max_j
-||dtheta_j|| > eps2. It splits along the minimum cut (Stoer and Wagner) of the graph of its clients, whose weights are
-the cosine similarities of their updates plus 1. Thresholds that are never met leave FedAvg.
+A cluster splits when its mean update is small, ||sum_j (n_j / n) dtheta_j|| < eps1 (eq. 4), while some client's is not,
+max_j ||dtheta_j|| > eps2 (eq. 5), dtheta_j a client's change in a round (eq. 6). It splits along the minimum cut (Stoer
+and Wagner) of the graph of its clients, whose weights are the cosine similarities of their updates plus 1. Each cluster
+adds its mean update to its parameters (eq. 7). Thresholds that are never met leave FedAvg.
+
+Deviations: eq. 4 and 7 have the clients' plain sums, here they count by training nodes, as in FedAvg. The text splits
+by agglomerative clustering; the cut is the public code's.
 
 The paper's thresholds are lengths in parameter space, which belong to its model, learning rate and local epochs;
 `relative` takes them as parts of the longest update of the first round instead, so that they carry over.

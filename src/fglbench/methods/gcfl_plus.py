@@ -1,9 +1,10 @@
 """GCFL+ (Xie et al., NeurIPS 2021): GCFL whose clusters split by the clients' sequences of gradient norms.
 
 Every client sends the norm of its last local gradient. When a cluster is to split, the dynamic time warping distance
-d_ij between its clients' last `window` norms, each sequence divided by its standard deviation, decides: the graph of
-the minimum cut has the weights max d - d_ij. After a split the sequences of its clients start anew.
+d_ij (eq. 8) between its clients' last `window` norms, each sequence divided by its standard deviation, decides: the
+graph of the minimum cut has the weights max d - d_ij. After a split the sequences of its clients start anew.
 
+Deviation from the text: its norms are those of updates, which it calls gradients (eq. 6); these are the public code's.
 Deviation from the public code: there a split clears the sequences of all clients, and waits for all to be long enough.
 """
 

@@ -1,9 +1,12 @@
-"""MOON (Li, He, Song, CVPR 2021, eq. 3 and 5): representations near the received model's, far from the last own one's.
+"""MOON (Li, He, Song, CVPR 2021, algorithm 1): representations near the received model's, far from the last own one's.
 
-Local loss + mu * mean over training nodes of -log(e^(sim(z, z_glob) / T) / (e^(sim(z, z_glob) / T) + e^(sim(z, z_prev)
-/ T))), sim the cosine, z the representation before the classifier under the current, the received and the client's last
-trained parameters (the initial ones before that). No gradient flows through the last two, which see no dropout.
-Aggregation is FedAvg's; so is the first round, where z_glob = z_prev, and with mu = 0 the whole method.
+Local loss + mu * mean over training nodes (eq. 4 and 5) of -log(e^(sim(z, z_glob) / T) / (e^(sim(z, z_glob) / T) +
+e^(sim(z, z_prev) / T))) (eq. 3), sim the cosine, z the representation before the classifier under the current, the
+received and the client's last trained parameters (the initial ones before that). No gradient flows through the last
+two, which see no dropout. Aggregation is FedAvg's; so is the first round, where z_glob = z_prev, and with mu = 0 the
+whole method.
+
+Deviation: a backbone has no projection head of its own between its representation and the classifier.
 """
 
 from typing import Any
