@@ -1,4 +1,4 @@
-"""FedSage+ (Zhang et al., NeurIPS 2021, sections 3.2 and 3.3): FedSage on graphs mended by a neighbour generator.
+"""FedSage+ (Zhang et al., NeurIPS 2021, sections 3.2 and 3.3, and algorithm 1): FedSage with a neighbour generator.
 
 Every client hides a share of its nodes and learns from what is left how many hidden neighbours a node has (smooth L1)
 and what they look like (noise and representation to `neighbours` vectors; squared distance to the closest hidden
