@@ -142,6 +142,21 @@ def test_describe_has_the_numbers_of_what_is_in_the_mirror(
     assert capsys.readouterr().out == said
 
 
+def test_describe_leaves_a_stored_graph_that_it_cannot_make_anew(
+    tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FGLBENCH_MIRROR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["describe", "cora", "--mirror", str(mirror), "--results", "results"]) == 0
+    card = tmp_path / "results" / "download" / "cora" / "graph.json"
+    older = card.read_text().replace('"version": ', '"version": 9')
+    card.write_text(older)
+    capsys.readouterr()
+    assert main(["describe", "cora"]) == 0
+    assert "what is in results/download/cora is damaged, or of another version" in capsys.readouterr().out
+    assert card.read_text() == older and card.with_name("graph.npz").exists()
+
+
 @pytest.mark.parametrize("option", [["--set", "dropout=0.1"], ["--download"]])
 def test_describe_refuses_options_of_datasets_for_a_component(
     option: list[str], capsys: pytest.CaptureFixture[str]

@@ -89,13 +89,20 @@ def test_titles_and_labels_are_text(tmp_path):
 
 def test_the_first_note_heads_the_page_and_the_others_follow_what_they_explain(tmp_path, pytestconfig):
     study = full_study()
-    study.settings["notes"] = "What this is.\n\nWhat was tried.\n\nWhat is open."
+    study.settings["notes"] = "What this is.\n\nWhat was tried.\n\nWhat is open: `a<b`."
     write_study(study, tmp_path / "study")
     make_tables(tmp_path / "study", tmp_path / "tables", pytestconfig.rootpath / "workflow" / "studies" / "reference")
     make_figures(tmp_path / "study", tmp_path / "figures")
     make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    order = ["What this is.", 'id="tables"', 'id="figures"', 'id="notes"', "What was tried.", "What is open."]
+    order = [
+        "What this is.",
+        'id="tables"',
+        'id="figures"',
+        'id="notes"',
+        "What was tried.",
+        "What is open: <code>a&lt;b</code>.",
+    ]
     places = [text.index(part) for part in order]
     assert places == sorted(places)
     assert 'href="#notes"' in text

@@ -56,17 +56,19 @@ def _print_dataset(args: argparse.Namespace) -> None:
     from fglbench.config.expand import dataset_part
     from fglbench.config.schema import Entry
     from fglbench.datasets.card import format_card, format_row
-    from fglbench.stages.download import download
+    from fglbench.stages.download import download, stored_card
 
     spec, mirror = catalogue.get(args.name), mirror_folder(args.mirror)
     settings = spec.read_settings(dict(map(overrides.split_assignment, args.assignments))).model_dump()
     part = dataset_part(Entry.model_validate({"name": args.name, **settings}))
     folder = Path(args.results) / "download" / part.slug
     print(format_row(spec, spec.counts_for(settings)), end="\n\n", flush=True)
-    if not (args.download or (folder / "graph.json").exists()):
+    if not (args.download or stored_card(part.spec, folder)):
         if spec.needs_files and mirror is None:
+            stale = f"what is in {folder} is damaged, or of another version"
+            why = stale if (folder / "graph.json").exists() else f"it is not in {folder}"
             print(
-                f"The numbers of its graph are not known here: it is not in {folder}, and there is no mirror. "
+                f"The numbers of its graph are not known here: {why}, and there is no mirror. "
                 "With --download it is fetched."
             )
             return

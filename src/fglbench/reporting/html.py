@@ -2,12 +2,13 @@
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fglbench.errors import StorageError
 from fglbench.reporting.captions import flattened
@@ -123,11 +124,13 @@ def _read(path: Path, stage: str) -> bytes:
         raise StorageError(f"{path} cannot be read ({error}). Run the {stage} stage of this study again.") from error
 
 
-def _paragraphs(notes: Any) -> list[str]:
+def _paragraphs(notes: Any) -> list[Markup]:
+    """Escaped; what stands in backticks is code."""
     if not notes:
         return []
     texts = notes if isinstance(notes, list) else str(notes).split("\n\n")
-    return [" ".join(str(text).split()) for text in texts if str(text).strip()]
+    plain = [" ".join(str(text).split()) for text in texts if str(text).strip()]
+    return [Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text)))) for text in plain]
 
 
 def _raw(settings: Mapping[str, Any]) -> str:

@@ -51,6 +51,12 @@ def download(
         return _download(spec, settings, folder, mirror, forbidden)
 
 
+def stored_card(dataset: Mapping[str, Any], folder: Path) -> dict[str, Any] | None:
+    """The data card in `folder`, if it and the graph beside it are what the stage would make now, else None."""
+    spec = catalogue.get(dataset["name"])
+    return _finished(spec, spec.read_settings(dataset.get("settings") or {}), folder)
+
+
 def _download(
     spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None, forbidden: str | None
 ) -> dict[str, Any]:
