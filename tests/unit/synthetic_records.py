@@ -11,6 +11,7 @@ from fglbench.storage import write_json
 
 SCORES = ("accuracy", "f1_micro", "f1_macro")
 ACCURACY = {"Global": 0.86, "Local": 0.70, "FedAvg": 0.80, "FedProx": 0.81}
+HARDWARE = {"devices": ["cpu: made-up"], "cores": 2}
 METHODS = {"Global": "global", "Local": "local", "FedAvg": "fedavg", "FedProx": "fedprox"}
 
 
@@ -117,6 +118,7 @@ def study_of(runs: pd.DataFrame, seeds: list[int] | None = None, **settings: Any
         "seeds": seeds,
         "order": {},
         "protocol": {"evaluate": "aggregated"},
+        "hardware": HARDWARE,
     }
     return Study(settings=base | settings, runs=runs, curves=pd.DataFrame(), partitions=pd.DataFrame())
 
@@ -217,7 +219,7 @@ def _settings(datasets: tuple[str, ...], schemes: tuple[str, ...], seeds: int) -
         ],
         "figures": [{"name": kind, "kind": kind, "title": kind.replace("_", " "), "where": where} for kind in kinds],
         "versions": {"fglbench": "0.1.0", "python": "3.11"},
-        "hardware": {"cpu": "made-up, 2 cores", "gpu": None},
+        "hardware": HARDWARE,
         "cells": len(datasets) * len(schemes) * 2 * len(ACCURACY),
         "seeds": list(range(seeds)),
         "reference": "fedgta",

@@ -71,14 +71,35 @@ def test_difference_is_in_points_at_full_precision():
     assert row.tolerance == 2.0
 
 
-def test_what_we_did_not_finish_is_not_run():
+def test_what_we_ran_without_a_number_and_what_we_did_not_run_are_told_apart():
     diverged = {"outcome": "diverged", "outcome_round": 3.0, "reason": None}
     study = study_of(frame(run_rows({0: 0.8}, outcomes={1: diverged})), seeds=[0, 1])
     rows = compare(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
-    assert [row.verdict for row in rows] == ["not run", "not run"]
+    assert [row.verdict for row in rows] == ["no number", "not run"]
     table = comparison_table(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
-    assert [cell.text for cell in table.cells[0]] == ["1 of 2 †", "80.0 ± 0.5", "–", "not run"]
+    assert [cell.text for cell in table.cells[0]] == ["1 of 2 †", "80.0 ± 0.5", "–", "no number"]
     assert [cell.text for cell in table.cells[1]] == ["○", "82.1 ± 0.5", "–", "not run"]
+    assert table.notes[0] == "2 printed: 0 match, 0 below, 0 above, 1 no number, 1 not run."
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus():
+    study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])
+    assert comparison_table(study, spec(), reference({"value": "80.04"})).cells[0][2].text == "+0.0"
+
+
+def test_a_filter_of_labels_leaves_out_what_other_labels_are_printed_as():
+    runs = frame(run_rows([0.8, 0.8]), run_rows([0.81, 0.81], label="FedProx"))
+    study = study_of(runs, seeds=[0, 1])
+    printed = reference({}, {"method": "fedprox"}, {"method": "moon"})
+    rows = compare(study, spec(where={"label": ["FedAvg"]}), printed)
+    assert [(row.printed.method, row.verdict) for row in rows] == [("fedavg", "match"), ("moon", "not run")]
+
+
+def test_printed_numbers_of_other_nodes_are_compared_where_they_are_named():
+    printed = reference({"eval": "client_avg"})
+    assert printed_numbers(ONE, spec(), printed) == []
+    named = table_spec(reference={"table": "1", "where": {"eval": ["client_avg"]}})
+    assert [row.value for row in printed_numbers(ONE, named, printed)] == [80.0]
 
 
 def test_a_printed_word_is_shown_and_has_no_verdict():

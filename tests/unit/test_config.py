@@ -145,6 +145,15 @@ def test_shipped_studies_are_valid(path):
             "my.yaml: protocol.split.kind: 'photo' has no public split; use ratios.",
         ),
         (
+            {
+                "tables": [
+                    {"name": "t", "title": "T", "reference": {"table": "3"}},
+                    {"name": "t-compared", "title": "T"},
+                ]
+            },
+            "my.yaml: tables: name 't-compared' is listed 2 times.",
+        ),
+        (
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
             "my.yaml: backbones[0].printed: only methods have other names in a reference file.",
         ),

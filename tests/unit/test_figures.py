@@ -100,6 +100,39 @@ def test_incomplete_cells_are_not_drawn(study):
     assert [item.get_label() for item in panel.get_lines()] == ["Global", "Local", "FedAvg"]
 
 
+def test_cells_without_a_value_for_every_seed_are_not_drawn(study):
+    runs = study.runs.copy()
+    of_fedavg = (runs["label"] == "FedAvg") & (runs["seed"] == 0)
+    runs.loc[of_fedavg & (runs["metric"] == "accuracy"), "value"] = np.nan
+    scores = draw(replace(study, runs=runs), spec("accuracy_by_clients")).axes[0]
+    assert scores.get_legend_handles_labels()[1] == ["Global", "Local", "FedProx"]
+    without = replace(study, runs=runs[~(of_fedavg & (runs["metric"] == "server_seconds"))])
+    seconds = draw(without, spec("seconds_by_method")).axes[0]
+    assert [text.get_text() for text in seconds.get_yticklabels()] == ["Global", "Local", "FedProx"]
+
+
+def test_one_seed_has_no_error_bar(study):
+    runs = study.runs[study.runs["seed"] == 0]
+    panel = draw(replace(study, runs=runs, settings=study.settings | {"seeds": [0]}), spec("accuracy_by_clients")).axes[
+        0
+    ]
+    for container in panel.containers:
+        drawn = [segment for bar in container.lines[2] for segment in bar.get_segments() if len(segment)]
+        assert all(np.isnan(segment[:, 1]).all() for segment in drawn)
+
+
+def test_scores_chosen_on_test_nodes_say_so(study):
+    chosen = draw(study, spec("accuracy_by_clients", reading="test")).axes[0]
+    assert chosen.get_ylabel() == "Test accuracy (%, best on test)"
+    assert draw(study, spec("accuracy_by_clients")).axes[0].get_ylabel() == "Test accuracy (%)"
+
+
+def test_a_heat_map_of_labels_takes_a_filter_of_methods(study):
+    where = {"dataset": ["cora"], "label": ["FedAvg"]}
+    titles = [axes.get_title() for axes in draw(study, spec("label_heatmap", where=where)).axes]
+    assert titles[0].startswith("cora, louvain, 5 clients")
+
+
 def test_methods_that_send_nothing_are_lines(study):
     axes = draw(study, spec("bytes_by_accuracy")).axes[0]
     assert axes.get_xscale() == "log"
@@ -178,6 +211,15 @@ def test_more_methods_than_colours_stay_apart():
     found = styles([str(number) for number in range(20)], ["gcn", "sgc"])
     assert len(set(found.values())) == 40
     assert len({to_rgb(colour) for colour in COLOURS}) == len(COLOURS)
+    # Lines without markers, as curves are: two turns of the colours with four backbones.
+    lines = styles([str(number) for number in range(16)], ["gcn", "sgc", "gat", "sage"])
+    assert len({(style.colour, style.dash) for style in lines.values()}) == 64
+
+
+def test_a_label_with_an_underscore_is_in_the_legend():
+    study = study_of(frame(*(run_rows([0.8], label="_mine", clients=clients) for clients in (5, 10))), seeds=[0])
+    axes = draw(study, spec("accuracy_by_clients")).axes[0]
+    assert axes.get_legend_handles_labels()[1] == [" _mine"]
 
 
 def test_ranks_are_averaged_within_a_dataset_first(study):
@@ -198,6 +240,11 @@ def test_ranks_are_averaged_within_a_dataset_first(study):
     assert "over 2 datasets" in written
     # q_0.05 of Nemenyi for 3 methods is 2.343; 2.343 sqrt(3 * 4 / (6 * 2)).
     assert "critical difference 2.34" in written
+    assert "left out" not in written
+    diverged = {seed: {"outcome": "diverged", "outcome_round": 1.0, "reason": None} for seed in (0, 1)}
+    lost = [run_rows(None, label="MOON", dataset=dataset, outcomes=diverged) for dataset in ("cora", "citeseer")]
+    figure = draw(study_of(frame(*parts, *lost), seeds=[0, 1]), spec("average_ranks", where={}))
+    assert "left out, without a complete cell: MOON" in texts(figure)
 
 
 def test_ranks_need_enough_methods_and_datasets(study):

@@ -69,5 +69,16 @@ def test_grids_of_the_configuration_that_contradict_each_other_are_said_to_be_th
     assert found.startswith("my.yaml: grids: two of them train")
 
 
+def test_printed_numbers_of_other_nodes_are_told_before_anything_runs(studies: Path) -> None:
+    (studies / "reference" / "paper.csv").write_text("table,metric,eval,value\n3,accuracy,client_avg,81.5\n")
+    (studies / "sound.yaml").unlink()
+    (found,) = problems(studies, reference="paper", tables=[table("3")])
+    assert (
+        "no number of table '3' in paper.csv is of the table's split 'test'; under 'eval' it has 'client_avg'." in found
+    )
+    named = {**table("3"), "reference": {"table": "3", "where": {"eval": ["client_avg"]}}}
+    assert Plan({**VALUES, "reference": "paper", "tables": [named]}, "my.yaml", studies)
+
+
 def test_a_sound_plan_has_every_study(studies: Path) -> None:
     assert list(Plan(VALUES, "my.yaml", studies).studies) == ["grid", "sound"]

@@ -10,7 +10,7 @@ from fglbench.cli import main
 from fglbench.errors import StorageError
 from fglbench.reporting.records import Study
 from fglbench.stages.published import Published, load_published, pack, published_cells
-from fglbench.storage import read_json
+from fglbench.storage import read_json, write_json
 
 
 def records(folder: Path, *parts: list[dict], curves: pd.DataFrame | None = None) -> Path:
@@ -35,6 +35,28 @@ def test_only_settled_cells_are_packed(tmp_path):
     packed = load_published([tmp_path / "published" / "small"])
     assert set(packed.runs) == set(cells)
     assert packed.runs[cells[1]]["outcome"].tolist() == ["diverged"]
+
+
+def test_scores_of_another_version_of_the_evaluation_are_left_out(tmp_path, monkeypatch):
+    folder = tmp_path / "published" / "small"
+    (cell,) = pack(records(tmp_path / "small", run_rows([0.8])), folder)
+    assert published_cells(folder.parent) == {cell: folder}
+    monkeypatch.setattr("fglbench.stages.published.EVALUATE_VERSION", 2)
+    assert published_cells(folder.parent) == {}
+    write_json(folder / "study.json", read_json(folder / "study.json") | {"evaluate_version": 2})
+    assert published_cells(folder.parent) == {cell: folder}
+
+
+def test_older_records_get_the_name_of_the_only_device_that_they_can_mean(tmp_path):
+    folder = tmp_path / "published" / "small"
+    parts = [run_rows([0.8], label=label, device=label) for label in ("cpu", "cuda", "cuda: NVIDIA T4")]
+    pack(records(tmp_path / "small", *parts), folder)
+    devices = ["cpu: Xeon", "cuda: NVIDIA H100", "cuda: NVIDIA T4"]
+    settings = read_json(folder / "study.json") | {"hardware": {"devices": devices, "cores": 2}}
+    write_json(folder / "study.json", settings)
+    runs = pd.concat(load_published([folder]).runs.values())
+    named = dict(zip(runs["label"], runs["device"], strict=True))
+    assert named == {"cpu": "cpu: Xeon", "cuda": "cuda", "cuda: NVIDIA T4": "cuda: NVIDIA T4"}
 
 
 def test_a_study_without_a_finished_cell_is_not_packed(tmp_path):

@@ -54,7 +54,7 @@ def test_the_page_holds_everything(page):
         "Sizes, missing links and label distributions",
         "split.train",
         "local_epochs",
-        "made-up, 2 cores",
+        "cpu: made-up",
         "Everything the study asked for",
     ):
         assert words in text, words

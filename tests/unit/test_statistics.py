@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from fglbench.evaluation.statistics import (
-    average_ranks,
     critical_difference,
     friedman,
+    mean_ranks,
     paired_differences,
     pooled_deviation,
     rank_correlation,
@@ -54,7 +54,7 @@ def test_ranks_start_at_the_best_and_ties_share():
     values = np.array([[90.0, 80.0, 80.0, 70.0], [1.0, 2.0, 3.0, 4.0]])
     assert ranks(values, "higher").tolist() == [[1, 2.5, 2.5, 4], [4, 3, 2, 1]]
     assert ranks(values, "lower")[0].tolist() == [4, 2.5, 2.5, 1]
-    assert average_ranks(values, "higher").tolist() == [2.5, 2.75, 2.25, 2.5]
+    assert mean_ranks(values, ["a"] * len(values), "higher").tolist() == [[2.5, 2.75, 2.25, 2.5]]
 
 
 def test_friedman_equals_scipy_and_knows_its_limits():

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 
+import pandas as pd
 import pytest
 from synthetic_records import frame, full_study, run_rows, study_of, table_spec, write_study
 
@@ -149,7 +150,7 @@ def test_global_is_printed_but_does_not_compete():
     assert not cells["Global"].best
     assert cells["FedAvg"].best
     assert cells["Local"].second
-    assert "upper bound, not marked" in " ".join(table.caption)
+    assert "Global trains on the whole graph in one place and is not marked" in " ".join(table.caption)
 
 
 def test_a_lone_method_is_not_marked():
@@ -256,6 +257,37 @@ def test_clients_without_nodes_are_said():
     assert "cora: 9 of 10 clients evaluated." in table.notes
 
 
+def test_devices_of_one_type_are_told_apart_by_name():
+    devices = ("cuda: NVIDIA T4", "cuda: NVIDIA H100")
+    runs = frame(*(run_rows({seed: 0.8}, label="A", device=device) for seed, device in enumerate(devices)))
+    study = study_of(runs, seeds=[0, 1])
+    assert by_label(build_table(study, table_spec(metric="train_seconds")))["A"].text == "≠"
+    assert by_label(build_table(study, table_spec()))["A"].state == "ok"
+
+
+def test_methods_that_the_study_calls_centralised_do_not_compete():
+    parts = [run_rows([value, value], label=label) for label, value in (("Oracle", 0.9), ("A", 0.8), ("B", 0.7))]
+    table = build_table(study_of(frame(*parts), seeds=[0, 1], centralised=["oracle"]), table_spec())
+    assert [by_label(table)[label].best for label in ("Oracle", "A", "B")] == [False, True, False]
+    assert "Oracle trains on the whole graph in one place and is not marked." in table.caption
+
+
+def test_only_datasets_without_validation_nodes_are_said_to_have_none():
+    runs = frame(run_rows([0.8]), run_rows([0.7], dataset="citeseer"))
+    counted = [
+        runs[runs["metric"] == "accuracy"].assign(
+            split="val", evaluated=runs["dataset"].map({"cora": 9, "citeseer": 0})
+        )
+    ]
+    study = study_of(pd.concat([runs, *counted]), seeds=[0])
+    words = "for no client has validation nodes to choose one by."
+    both = build_table(study, table_spec()).caption
+    assert f"citeseer: last round, {words}" in both and "Round chosen by the validation nodes." in both
+    assert f"Last round, {words}" in build_table(study, table_spec(where={"dataset": ["citeseer"]})).caption
+    alone = build_table(study, table_spec(where={"dataset": ["cora"]})).caption
+    assert "Round chosen by the validation nodes." in alone and words not in " ".join(alone)
+
+
 def test_order_is_the_study_s():
     order = {"label": ["Local", "Global", "FedAvg"], "dataset": ["cora", "citeseer"]}
     runs = frame(*(run_rows([0.5], label=label) for label in ("FedAvg", "Extra", "Global", "Local")))
@@ -265,10 +297,38 @@ def test_order_is_the_study_s():
 
 def test_ranks_and_paired_leads_are_noted():
     table = build_table(full_study(), table_spec(rows=["label"], columns=["dataset", "scheme", "clients"], where={}))
-    assert any(note.startswith("Average rank over 6 columns: ") and "Nemenyi" in note for note in table.notes)
+    (note,) = (
+        note for note in table.notes if note.startswith("Average rank over 6 columns, each dataset counted once: ")
+    )
+    # Three methods on two datasets: 2.3437 sqrt(3 * 4 / (6 * 2)), whatever schemes and numbers of clients there are.
+    assert "critical difference (Nemenyi, 5 %): 2.34" in note
+    table = build_table(
+        full_study(), table_spec(rows=["dataset", "scheme"], columns=["clients"], where={"label": ["FedAvg"]})
+    )
+    assert not any(note.startswith("Average rank") for note in table.notes)
     runs = frame(run_rows([0.8, 0.9], label="A"), run_rows([0.7, 0.82], label="B"))
     notes = build_table(study_of(runs, seeds=[0, 1]), table_spec()).notes
     assert "Best minus second, paired by seed: cora +9.0 ± 1.4." in notes
+
+
+def test_columns_of_one_dataset_have_ranks_and_no_test():
+    runs = frame(*(run_rows([v, v], label=label, clients=c) for label, v in (("A", 0.8), ("B", 0.7)) for c in (5, 10)))
+    spec = table_spec(rows=["label"], columns=["clients"], where={})
+    assert "Average rank over 2 columns: A 1.00, B 2.00." in build_table(study_of(runs, seeds=[0, 1]), spec).notes
+
+
+def test_times_of_different_devices_have_no_ranks():
+    parts = [
+        run_rows([0.8], label=label, dataset=dataset, device=device, seconds=seconds)
+        for label, device, seconds in (("A", "cpu: x", 10.0), ("B", "cuda: y", 1.0))
+        for dataset in ("cora", "citeseer")
+    ]
+    study = study_of(frame(*parts), seeds=[0])
+    ranked = [
+        any(note.startswith("Average rank") for note in build_table(study, table_spec(metric=metric)).notes)
+        for metric in ("train_seconds", "accuracy")
+    ]
+    assert ranked == [False, True]
 
 
 def test_mixed_cells_are_refused_with_the_way_out():

@@ -100,6 +100,11 @@ def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
     pd.testing.assert_frame_equal(ours[ours["label"] != "fedprox"].reset_index(drop=True), theirs)
     partitions = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "partitions.parquet")
     assert set(partitions["scheme"]) == {"louvain", "random"}
+    assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(packed)).stdout
+    runs = packed / "grid" / "runs.parquet"
+    pd.read_parquet(runs).assign(value=0.25).to_parquet(runs)
+    again = run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(packed))
+    assert "collect_study" in again.stdout and "train_cell" not in again.stdout
 
 
 def test_a_study_on_the_command_line_is_the_one_that_is_told_of_and_tracked(tmp_path: Path):
@@ -107,6 +112,12 @@ def test_a_study_on_the_command_line_is_the_one_that_is_told_of_and_tracked(tmp_
     done = run_snakemake(tmp_path, "--cores", "2", "fedgta-gcn")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "fedgta-gcn: 100 ok" in done.stdout
+    (made,) = (
+        line
+        for line in run_snakemake(tmp_path, "--detailed-summary", "fedgta-gcn").stdout.splitlines()
+        if line.startswith("results/tables/fedgta-gcn/table3-compared.csv")
+    )
+    assert "reference/fedgta.csv" in made  # an input: corrected numbers make the tables anew
     assert "Report: " in done.stdout
     assert "not run: cora" not in done.stdout + done.stderr  # of the configuration, which nobody asked for
     assert not (tmp_path / "results" / "studies" / "grid").exists()

@@ -3,7 +3,8 @@
 
 rule collect_study:
     input:
-        lambda wildcards: PLAN.evaluated(wanted(wildcards.study)),
+        evaluated=lambda wildcards: PLAN.evaluated(wanted(wildcards.study)),
+        packed=lambda wildcards: PLAN.packed_files(wildcards.study),
     output:
         runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
         curves=f"{RESULTS}/studies/{{study}}/curves.parquet",

@@ -78,6 +78,12 @@ def grows(amount):
     return lambda wildcards, attempt: (amount(wildcards) if callable(amount) else amount) * 2 ** (attempt - 1)
 
 
+def reference_files(study):
+    """The printed numbers that a study is compared with; what is missing of them is a problem of the study's tables."""
+    path = REFERENCES / f"{STUDY_SPECS[study]['reference']}.csv"
+    return [str(path)] if path.is_file() else []
+
+
 def asked():
     """The studies that the command line names, and those of the configuration where it names anything else."""
     targets = set(workflow.dag_settings.targets or ["all"])

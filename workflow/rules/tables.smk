@@ -8,6 +8,7 @@ for study in PLAN.studies:
         input:
             runs=f"{RESULTS}/studies/{study}/runs.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
+            reference=reference_files(study),
         output:
             tables=[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
             checksums=f"{RESULTS}/checksums/tables/{study}.json",

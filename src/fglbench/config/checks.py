@@ -39,7 +39,10 @@ def study_problems(study: Study) -> list[str]:
     found += _client_problems(study)
     found += _protocol_problems(study)
     for key, shown in (("tables", study.tables), ("figures", study.figures)):
-        found += _duplicates(key, [item.name for item in shown], lambda name: f"name '{name}'")
+        names = [item.name for item in shown]
+        if key == "tables":
+            names += [f"{table.name}-compared" for table in study.tables if table.reference]
+        found += _duplicates(key, names, lambda name: f"name '{name}'")
     return found
 
 

@@ -17,7 +17,10 @@ SPLIT_VERSION = 1
 PREPROCESS_VERSION = 1
 ENGINE_VERSION = 1
 EVALUATE_VERSION = 1
-"""Raised when the numbers of that stage change; part of every hash that depends on it."""
+"""Raised when the numbers of that stage change; part of every hash that depends on it.
+
+No hash depends on the evaluation, which is repeated without training: its rule and packed records know its version.
+"""
 
 
 def slug(label: str, spec: Spec) -> str:

@@ -19,7 +19,7 @@ from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.room import room_for
 from fglbench.errors import ConfigError, DataError
-from fglbench.stages.published import published_cells
+from fglbench.stages.published import packed_records, published_cells
 
 GRID = "grid"
 UNFINISHED = "not finished"
@@ -187,6 +187,11 @@ class Plan:
             return {}
         cells = self.studies[study].cells
         return {cell.id: str(self.published[cell.id]) for cell in cells if cell.id in self.published}
+
+    def packed_files(self, study: str) -> list[str]:
+        """The packed records that a study takes cells from."""
+        folders = sorted(set(self.adopted(study).values()))
+        return [str(path) for folder in folders for path in packed_records(Path(folder))]
 
     def _wanted_cells(self, study: str) -> list[Cell]:
         """The cells that are not taken from packed records."""

@@ -28,10 +28,23 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
         return [f"reference: '{study.reference}' is not a file of printed numbers. {hint}"]
     path = known[study.reference]
     with path.open(newline="", encoding="utf-8") as stream:
-        printed = {row["table"] for row in csv.DictReader(stream)}
-    return [
-        f"tables[{index}].reference.table: '{table.reference.table}' is not in {path.name}. "
-        f"{suggest(table.reference.table, printed)}"
-        for index, table in enumerate(study.tables)
-        if table.reference and table.reference.table not in printed
-    ]
+        rows = list(csv.DictReader(stream))
+    found = []
+    for index, table in enumerate(study.tables):
+        if table.reference is None:
+            continue
+        of_table = [row for row in rows if row["table"] == table.reference.table]
+        scored = {row.get("eval", "") for row in of_table if row.get("metric") == table.metric}
+        if not of_table:
+            tables = sorted({row["table"] for row in rows})
+            found.append(
+                f"tables[{index}].reference.table: '{table.reference.table}' is not in {path.name}. "
+                f"{suggest(table.reference.table, tables)}"
+            )
+        elif scored and not scored & {"", table.split} and "eval" not in table.reference.where:
+            found.append(
+                f"tables[{index}].reference: no number of table '{table.reference.table}' in {path.name} is of the "
+                f"table's split '{table.split}'; under 'eval' it has {', '.join(map(repr, sorted(scored)))}. Name "
+                "those that ours mean: where: {eval: [...]}."
+            )
+    return found

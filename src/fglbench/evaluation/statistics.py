@@ -59,9 +59,18 @@ def ranks(values: np.ndarray, better: str) -> np.ndarray:
     return stats.rankdata(-values if better == "higher" else values, method="average", axis=1)
 
 
-def average_ranks(values: np.ndarray, better: str) -> np.ndarray:
-    """[methods] mean rank of each method over the columns of a table; see `ranks`."""
-    return ranks(values, better).mean(axis=0)
+def mean_ranks(values: np.ndarray, datasets: Sequence[str], better: str) -> np.ndarray:
+    """[datasets, methods] mean ranks over the columns of each dataset, datasets in alphabetical order; see `ranks`.
+
+    Columns of one dataset (schemes, numbers of clients) are not independent, so tests count a dataset once.
+
+    Args:
+        values: [columns, methods].
+        datasets: [columns], the dataset of each.
+        better: "higher" or "lower".
+    """
+    found, of = ranks(values, better), np.array(datasets)
+    return np.array([found[of == dataset].mean(axis=0) for dataset in sorted(set(datasets))])
 
 
 def friedman(values: np.ndarray) -> tuple[float, float] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fglbench.evaluation.statistics import average_ranks, critical_difference, friedman, paired_differences
+from fglbench.evaluation.statistics import critical_difference, friedman, mean_ranks, paired_differences
 from fglbench.reporting.cells import Cell
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.quantities import Quantity
@@ -36,6 +36,7 @@ MOST_REASONS = MOST_PAIRS = 12
 def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
     """The sentences above a table."""
     flat = [cell for row in cells for cell in row]
+    datasets = list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place))
     of_runs = spec["metric"] in ("selected_round",) or spec["metric"].endswith(
         ("_seconds", "_mb", "bytes_up", "bytes_down")
     )
@@ -45,19 +46,25 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
     if not of_runs:
         if split == "global test":
             sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
-        sentences.append(_reading(study, spec.get("reading", "val")))
+        sentences += _readings(study, spec.get("reading", "val"), datasets)
         sentences.append(MEANS[spec.get("mean", "pooled")])
     devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
-    sentences += _protocols(study, list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place)))
-    sentences += _training(study, {cell.place["dataset"] for cell in flat if cell.place})
+    sentences += _protocols(study, datasets)
+    sentences += _training(study, set(datasets))
     sentences += _overridden(study)
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
         sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
-        if any(cell.place.get("method") == "global" for cell in flat):
-            sentences.append("Global trains on the whole graph in one place: an upper bound, not marked")
+        if central := list(dict.fromkeys(cell.place["label"] for cell in flat if cell.place.get("centralised"))):
+            who = _listed(central)
+            does = (
+                "train on the whole graph in one place and are"
+                if len(central) > 1
+                else ("trains on the whole graph in one place and is")
+            )
+            sentences.append(f"{who[:1].upper()}{who[1:]} {does} not marked")
     return [f"{sentence}." for sentence in sentences]
 
 
@@ -108,11 +115,15 @@ def _overridden(study: Study) -> list[str]:
     return ["Settings differ as the study's overrides say"] if settings.get("overrides") else []
 
 
-def _reading(study: Study, reading: str) -> str:
-    validated = study.runs.loc[study.runs["split"] == "val", "evaluated"]
-    if reading == "val" and len(validated) and not (validated > 0).any():
-        return "Last round, for no client has validation nodes to choose one by"
-    return READINGS[reading]
+def _readings(study: Study, reading: str, datasets: list[str]) -> list[str]:
+    """Which round is scored; of datasets without validation nodes the last one is, whatever was asked."""
+    validation = study.runs[study.runs["split"] == "val"]
+    most = validation[validation["dataset"].isin(datasets)].groupby("dataset")["evaluated"].max()
+    without = [dataset for dataset in datasets if most.get(dataset, 1) == 0] if reading == "val" else []
+    if not without:
+        return [READINGS[reading]]
+    why = "ast round, for no client has validation nodes to choose one by"
+    return [f"L{why}"] if len(without) == len(datasets) else [READINGS[reading], f"{_listed(without)}: l{why}"]
 
 
 def _spread(cells: list[Cell]) -> str:
@@ -193,25 +204,29 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
 
 
 def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
-    """Average ranks over the problems in which every competing method has a number."""
-    if unit.better is None:
+    """Average ranks over the problems in which every competing method has a number, measured on the same device."""
+    names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
+    rivals = [cell for row in cells for cell in row if cell.place and not cell.place["centralised"]]
+    if unit.better is None or not names or len({cell.place["device"] for cell in rivals if cell.mean is not None}) > 1:
         return []
     entrants: dict[str, dict[tuple[Any, ...], float | None]] = {}
-    names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
-    for cell in (cell for row in cells for cell in row):
-        if cell.place and cell.place["method"] != "global":
-            *context, own = [str(cell.place[name]) for name in names]
-            who = f"{own} ({', '.join(context)})" if context else own
-            entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
+    for cell in rivals:
+        *context, own = [str(cell.place[name]) for name in names]
+        who = f"{own} ({', '.join(context)})" if context else own
+        entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
     problems = {key for known in entrants.values() for key in known}
     shared = sorted((key for key in problems if all(e.get(key) is not None for e in entrants.values())), key=str)
     if len(entrants) < 2 or len(shared) < 2:
         return []
     values = np.array([[entrants[who][key] for who in entrants] for key in shared], dtype=float)
-    order = sorted(zip(average_ranks(values, unit.better).tolist(), entrants, strict=True))
-    line = f"Average rank over {len(shared)} columns: " + ", ".join(f"{who} {rank:.2f}" for rank, who in order)
-    line += f"; critical difference (Nemenyi, 5 %): {critical_difference(len(entrants), len(shared)):.2f}"
-    test = friedman(values)
+    by_dataset = mean_ranks(values, [str(key[0]) for key in shared], unit.better)
+    order = sorted(zip(by_dataset.mean(axis=0).tolist(), entrants, strict=True))
+    each = ", each dataset counted once" if 1 < len(by_dataset) < len(shared) else ""
+    line = f"Average rank over {len(shared)} columns{each}: " + ", ".join(f"{who} {rank:.2f}" for rank, who in order)
+    if len(by_dataset) < 2:  # the columns of one dataset are not independent
+        return [f"{line}."]
+    line += f"; critical difference (Nemenyi, 5 %): {critical_difference(len(entrants), len(by_dataset)):.2f}"
+    test = friedman(-by_dataset)
     return [line + (f"; Friedman p = {test[1]:.3g}." if test else ".")]
 
 

@@ -4,6 +4,7 @@ A number matches when it lies within max(2 points, 2 x pooled standard deviation
 both sides pooled by their n - 1.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -17,11 +18,11 @@ from fglbench.reporting.cells import Cell, Table
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, field_titles, ordered, shown, titled
-from fglbench.reporting.reference import Printed, base_dataset, printed_numbers
+from fglbench.reporting.reference import Printed, base_dataset, named_by, printed_numbers
 from fglbench.reporting.tables import build_table, printed
 
 TOLERANCE_POINTS = 2.0
-VERDICTS = ("match", "below", "above", "not run")
+VERDICTS = ("match", "below", "above", "no number", "not run")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Comparison:
         printed: the paper's number.
         difference: ours minus printed, in printed units (points); None where either is missing.
         tolerance: the difference up to which it is a match; None as before.
-        verdict: one of `VERDICTS`, or "" where the paper prints no number and we have one.
+        verdict: one of `VERDICTS`: "no number" where we ran and have none; "" where only the paper has none.
     """
 
     place: Mapping[str, Any]
@@ -84,8 +85,7 @@ def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference
 
 def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[str, Any]) -> list[Cell]:
     def named(cell: Cell) -> dict[str, Any]:
-        own = {field: study.name(field, value) for field, value in cell.place.items()}
-        return {**own, "variant": "", **study.printed.get(cell.place["label"], {})}
+        return {field: study.name(field, value) for field, value in cell.place.items()} | named_by(study, cell.place)
 
     same = [
         cell
@@ -97,7 +97,7 @@ def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[st
         cell for cell in same if (number.partition, number.clients) == (named(cell)["scheme"], cell.place["clients"])
     ]
     # One centralised run stands in every column; any of its places will do.
-    return exact or (same[:1] if number.method == "global" else [])
+    return exact or (same[:1] if number.method in study.centralised else [])
 
 
 def _place_of(number: Printed, study: Study) -> dict[str, Any]:
@@ -108,12 +108,14 @@ def _place_of(number: Printed, study: Study) -> dict[str, Any]:
         "method": number.method,
         "backbone": study.label("backbone", number.backbone),
         "label": f"{number.method} {number.variant}".strip(),
+        "centralised": number.method in study.centralised,
     }
 
 
 def _comparison(place: Mapping[str, Any], ours: Cell, number: Printed) -> Comparison:
     if ours.mean is None:
-        return Comparison(place, ours, number, None, None, "not run")
+        verdict = "not run" if ours.state == "not_run" else "no number"
+        return Comparison(place, ours, number, None, None, verdict)
     if number.value is None:
         return Comparison(place, ours, number, None, None, "")
     difference = ours.mean - number.value
@@ -127,7 +129,9 @@ def _comparison(place: Mapping[str, Any], ours: Cell, number: Printed) -> Compar
 
 def summary(rows: list[Comparison]) -> str:
     """One line: how many numbers have which verdict, and the median distance."""
-    counts = ", ".join(f"{sum(row.verdict == verdict for row in rows)} {verdict}" for verdict in VERDICTS)
+    found = Counter(row.verdict for row in rows)
+    said = [verdict for verdict in VERDICTS if found[verdict] or verdict != "no number"]
+    counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in said)
     distances = [abs(row.difference) for row in rows if row.difference is not None]
     middle = f"; median absolute difference {median(distances):.1f} points" if distances else ""
     without = sum(row.verdict == "" for row in rows)
@@ -137,11 +141,11 @@ def summary(rows: list[Comparison]) -> str:
 
 def agreement(rows: list[Comparison]) -> list[str]:
     """Per dataset, scheme, number of clients and backbone: rank correlation over the methods that both sides have,
-    without `global`."""
+    without centralised ones."""
     fields = [*PROBLEM, "backbone"]
     columns: dict[tuple[Any, ...], list[Comparison]] = {}
     for row in rows:
-        if row.difference is not None and row.place["method"] != "global":
+        if row.difference is not None and not row.place["centralised"]:
             columns.setdefault(tuple(row.place[name] for name in fields), []).append(row)
     lines = []
     for key, members in columns.items():
@@ -200,10 +204,14 @@ def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[Cell]:
             if number.note not in footnotes:
                 footnotes.append(number.note)
             theirs += f" [{footnotes.index(number.note) + 1}]"
-    sign = "−" if row.difference is not None and row.difference < 0 else "+"
-    difference = f"{sign}{abs(row.difference):.{digits}f}" if row.difference is not None else "–"
+    difference = "–" if row.difference is None else _signed(row.difference, digits)
     verdict = row.verdict or "not printed"
     return [row.ours, Cell(text=theirs), Cell(text=difference), Cell(text=verdict, tone=verdict.replace(" ", "-"))]
+
+
+def _signed(value: float, digits: int) -> str:
+    """With its sign as printed: what rounds to nothing is not below."""
+    return ("−" if round(value, digits) < 0 else "+") + f"{abs(value):.{digits}f}"
 
 
 def _record(row: Comparison) -> dict[str, Any]:

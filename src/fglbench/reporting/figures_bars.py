@@ -8,7 +8,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.statistics import summarise
-from fglbench.reporting.figures_base import LOOK, groups, legend, nothing, panel_title, panels, title_of
+from fglbench.reporting.figures_base import LOOK, for_every_seed, groups, legend, nothing, panel_title, panels, title_of
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, select
 
 _CLIENTS, _SERVER = "#4477aa", "#ee6677"
@@ -16,9 +16,9 @@ _CLIENTS, _SERVER = "#4477aa", "#ee6677"
 
 def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
     """Seconds of local training and of the server's step over all rounds, stacked, one panel per dataset, scheme,
-    number of clients and kind of device; an error bar of one sample standard deviation of their sum."""
+    number of clients and device; an error bar of one sample standard deviation of their sum."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
-    seconds = _seconds(chosen)
+    seconds = for_every_seed(_seconds(chosen), chosen)
     if seconds.empty:
         return nothing(spec, "running time")
     devices = seconds["device"].nunique() > 1

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from fglbench.evaluation.statistics import Summary
 from fglbench.reporting.palette import Style, styles
 from fglbench.reporting.quantities import QUANTITIES
-from fglbench.reporting.records import Study, complete_only, distinct, select, titled
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select, titled
 
 LOOK: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -94,7 +94,8 @@ def series_styles(study: Study) -> dict[Series, Style]:
 
 def series_name(series: Series, chosen: pd.DataFrame) -> str:
     """The label, with the backbone where the figure shows more than one."""
-    return f"{series[0]} ({series[1]})" if chosen["backbone"].nunique() > 1 else series[0]
+    name = f"{series[0]} ({series[1]})" if chosen["backbone"].nunique() > 1 else series[0]
+    return f" {name}" if name.startswith("_") else name  # legends leave out what begins with an underscore
 
 
 def groups(
@@ -107,7 +108,8 @@ def groups(
 
 
 def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the figure's score (test accuracy at its reading and mean, in percent) of the complete cells."""
+    """The rows of the figure's score (test accuracy at its reading and mean, in percent) of the complete cells that
+    have it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     metric = spec.get("metric", "accuracy")
     kept = chosen[
@@ -117,13 +119,28 @@ def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
         & (chosen["mean"] == spec.get("mean", "pooled"))
     ].dropna(subset=["value"])
     scale = QUANTITIES[metric].scale if metric in QUANTITIES else 1.0
-    return kept.assign(value=kept["value"] * scale)
+    return for_every_seed(kept, chosen).assign(value=lambda rows: rows["value"] * scale)
+
+
+def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `kept` of those cells that have one for every seed which they have in `chosen`."""
+    if kept.empty:
+        return kept
+    have, ran = (frame.groupby(list(FIELDS))["seed"].nunique() for frame in (kept, chosen))
+    whole = have[have == ran.reindex(have.index)].reset_index()
+    return kept.merge(whole[list(FIELDS)], on=list(FIELDS), how="inner")
 
 
 def score_label(spec: Mapping[str, Any]) -> str:
     """The words of the score's axis."""
     title = QUANTITIES[spec.get("metric", "accuracy")].title
-    return f"{spec.get('split', 'test').capitalize()} {title} (%)"
+    marked = ", best on test" if spec.get("reading") == "test" else ""
+    return f"{spec.get('split', 'test').capitalize()} {title} (%{marked})"
+
+
+def of_partitions(where: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The part of a filter that partitions can answer: they know no methods."""
+    return {name: kept for name, kept in (where or {}).items() if name in PROBLEM}
 
 
 def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, name: str) -> None:
@@ -131,7 +148,7 @@ def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, n
     panel.errorbar(
         [x for x, _ in points],
         [y.mean for _, y in points],
-        yerr=[y.std or 0.0 for _, y in points],
+        yerr=[math.nan if y.std is None else y.std for _, y in points],
         color=style.colour,
         marker=style.marker,
         linestyle=style.dash,

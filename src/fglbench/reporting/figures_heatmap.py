@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fglbench.reporting.figures_base import LOOK, groups, nothing, panel_title, panels, title_of
+from fglbench.reporting.figures_base import LOOK, groups, nothing, of_partitions, panel_title, panels, title_of
 from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 
 MOST_NUMBERS = 100
@@ -19,7 +19,7 @@ MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.rig
 
 def label_heatmap(study: Study, spec: Mapping[str, Any]) -> Figure:
     """Nodes per client and class, one panel per dataset, scheme and number of clients, for the first seed."""
-    chosen = select(study.partitions, spec.get("where"), f"figure '{spec['name']}'")
+    chosen = select(study.partitions, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
     if chosen.empty:
         return nothing(spec, "partition")
     with rc_context(MAP_LOOK):

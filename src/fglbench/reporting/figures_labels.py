@@ -7,7 +7,17 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from fglbench.reporting.figures_base import LOOK, groups, legend, nothing, panel_title, panels, series_styles, title_of
+from fglbench.reporting.figures_base import (
+    LOOK,
+    groups,
+    legend,
+    nothing,
+    of_partitions,
+    panel_title,
+    panels,
+    series_styles,
+    title_of,
+)
 from fglbench.reporting.figures_curves import draw_rounds
 from fglbench.reporting.figures_heatmap import draw_labels
 from fglbench.reporting.records import PROBLEM, Study, complete_only, select
@@ -16,9 +26,8 @@ from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 def labels_and_convergence(study: Study, spec: Mapping[str, Any]) -> Figure:
     """A row for each dataset and number of clients: a heat map of labels for every scheme, then the curves of every
     method for every scheme."""
-    partitions, curves = (
-        select(frame, _of(frame, spec), f"figure '{spec['name']}'") for frame in (study.partitions, study.curves)
-    )
+    owner, where = f"figure '{spec['name']}'", spec.get("where")
+    partitions, curves = select(study.partitions, of_partitions(where), owner), select(study.curves, where, owner)
     if not curves.empty:
         curves = complete_only(study, curves).dropna(subset=["test_accuracy"])
     if partitions.empty or curves.empty:
@@ -41,9 +50,3 @@ def labels_and_convergence(study: Study, spec: Mapping[str, Any]) -> Figure:
                 panel.set_title(title)
         legend(figure, axes)
     return figure
-
-
-def _of(frame: pd.DataFrame, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the filter that a frame can answer: partitions know no methods."""
-    where = spec.get("where") or {}
-    return {name: kept for name, kept in where.items() if name in PROBLEM or "label" in frame}

@@ -9,10 +9,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fglbench.evaluation.statistics import critical_difference, ranks
+from fglbench.evaluation.statistics import critical_difference, mean_ranks
 from fglbench.reporting.figures_base import LOOK, empty, nothing, panels, scored, series_name, series_styles, title_of
 from fglbench.reporting.palette import Style
-from fglbench.reporting.records import PROBLEM, Study
+from fglbench.reporting.records import PROBLEM, Study, distinct, select
 
 _ALPHA = 0.05
 
@@ -21,10 +21,11 @@ def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
     """Average ranks on one axis, best at the left, and Nemenyi's critical difference (Demsar, JMLR 7, 2006, figure 1).
 
     A dataset counts once: the ranks of its schemes and numbers of clients are averaged first, for they are not
-    independent. Only problems in which every method has a complete cell are ranked; `global` stands outside.
+    independent. Only problems in which every method has a complete cell are ranked; methods that have none at all are
+    named as left out, centralised ones stand outside.
     """
     chosen = scored(study, spec)
-    chosen = chosen[chosen["method"] != "global"] if len(chosen) else chosen
+    chosen = chosen[~chosen["method"].isin(study.centralised)] if len(chosen) else chosen
     if chosen.empty:
         return nothing(spec, "rank")
     means = chosen.groupby([*PROBLEM, "label", "backbone"], sort=False)["value"].mean().unstack(["label", "backbone"])
@@ -36,8 +37,8 @@ def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
             f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets.nunique()} "
             "with complete cells.",
         )
-    per_problem = pd.DataFrame(ranks(means.to_numpy(), "higher"), index=datasets, columns=means.columns)
-    average = per_problem.groupby(level=0).mean().mean().sort_values()
+    by_dataset = mean_ranks(means.to_numpy(), datasets.tolist(), "higher")
+    average = pd.Series(by_dataset.mean(axis=0), index=means.columns).sort_values()
     difference = critical_difference(len(average), datasets.nunique(), _ALPHA)
     look = series_styles(study)
     names = [series_name((str(label), str(backbone)), chosen) for label, backbone in average.index]
@@ -48,8 +49,19 @@ def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
         axes.set_xlabel(
             f"Average rank over {datasets.nunique()} datasets (1 is best);\n"
             f"bars join methods within the critical difference {difference:.2f} (Nemenyi, {_ALPHA:.0%})"
+            + _left_out(study, spec, chosen)
         )
     return figure
+
+
+def _left_out(study: Study, spec: Mapping[str, Any], chosen: pd.DataFrame) -> str:
+    """The methods that were asked for and have no complete cell."""
+    asked = select(study.runs, spec.get("where"), f"figure '{spec['name']}'")
+    asked = asked[~asked["method"].isin(study.centralised)]
+    ranked = set(zip(chosen["label"], chosen["backbone"], strict=True))
+    missing = [key for key in distinct(asked, ["label", "backbone"], study.order) if key not in ranked]
+    names = ", ".join(series_name((str(label), str(backbone)), asked) for label, backbone in missing)
+    return f"\nleft out, without a complete cell: {names}" if names else ""
 
 
 def _draw(axes: Axes, names: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:

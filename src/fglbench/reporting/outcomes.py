@@ -18,8 +18,8 @@ OUTCOMES = {
     "failed": Outcome("¶", "failed with an error"),
     "not_applicable": Outcome("—", "not applicable"),
     "not_run": Outcome("○", "not run"),
-    "no_value": Outcome("∅", "ran, but gave no such value, as no client has such nodes"),
-    "mixed_devices": Outcome("≠", "seeds ran on different kinds of device; their times are not averaged"),
+    "no_value": Outcome("∅", "ran, but gave no such value: no client has such nodes, or it was not recorded"),
+    "mixed_devices": Outcome("≠", "seeds ran on different devices; their times are not averaged"),
 }
 
 

@@ -30,7 +30,8 @@ def partition_table(study: Study) -> Table:
         name="partitions",
         title="Sizes, missing links and label distributions",
         caption=[
-            "Nodes per client: smallest, median and largest over all seeds.",
+            "Nodes per client: smallest, median and largest over all seeds; clients without nodes are counted over all "
+            "seeds.",
             "Edges are undirected; cut edges join two clients and are lost to both.",
             "Label distance: mean cosine distance between the label distributions of the clients.",
             "Numbers with ± are mean and sample standard deviation (n − 1) over seeds.",

@@ -11,7 +11,7 @@ class Quantity(NamedTuple):
         unit: printed unit, "" where there is none.
         scale: printed value = stored value x scale.
         better: "higher", "lower", or None where no direction is better.
-        timed: whether values from different kinds of device must not be averaged or compared.
+        timed: whether values from different devices must not be averaged or compared.
     """
 
     title: str

@@ -42,6 +42,11 @@ class Study:
         return (self.settings.get("names") or {}).get(field, {}).get(label, label)
 
     @property
+    def centralised(self) -> list[str]:
+        """The methods that train on the whole graph in one place; they stand outside all competition."""
+        return self.settings.get("centralised", ["global"])
+
+    @property
     def printed(self) -> dict[str, dict[str, str]]:
         """By label, the method, backbone or variant that stands for it in the paper's reference file."""
         return self.settings.get("printed") or {}

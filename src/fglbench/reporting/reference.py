@@ -8,12 +8,13 @@ from typing import Any
 import pandas as pd
 
 from fglbench.errors import ConfigError, StorageError, suggest
-from fglbench.reporting.records import Study, as_list, select
+from fglbench.reporting.records import Study, as_list, distinct, select
 
 COLUMNS = (
     *("paper", "table", "task", "dataset", "method", "backbone", "variant", "partition", "clients"),
     *("eval", "metric", "value", "std", "n_runs", "note"),
 )
+_NAMED = ("label", "method", "backbone")
 SAME = {"dataset": "dataset", "scheme": "partition", "clients": "clients", "method": "method", "backbone": "backbone"}
 
 
@@ -32,6 +33,11 @@ class Printed:
     std: float | None
     n: int | None
     note: str
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What a method of a study must be printed as to have this number."""
+        return {"method": self.method, "backbone": self.backbone, "variant": self.variant}
 
 
 def load_reference(path: Path) -> pd.DataFrame:
@@ -70,14 +76,24 @@ def printed_numbers(study: Study, spec: Mapping[str, Any], reference: pd.DataFra
     variants = ["", *(names["variant"] for names in otherwise if "variant" in names)]
     chosen = select(reference, {"variant": variants, **where}, owner)
     chosen = chosen[(chosen["table"] == str(wish["table"])) & (chosen["metric"] == spec["metric"])]
-    chosen = chosen[chosen["eval"].isin(["", spec.get("split", "test")])]
+    if "eval" not in where:
+        chosen = chosen[chosen["eval"].isin(["", spec.get("split", "test")])]
     numbers = [_printed(row) for row in chosen.to_dict("records")]
     wanted = {
         name: [study.name(name, value) for value in as_list(own[name])] + [n[name] for n in otherwise if name in n]
         for name in SAME
         if name in own
     }
-    return [number for number in numbers if all(_passes(number, name, kept, wish) for name, kept in wanted.items())]
+    central = study.centralised
+    places = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, {})]
+    ours = [(str(place["label"]), named_by(study, place)) for place in places]
+    labels = as_list(own["label"]) if "label" in own else None
+    return [
+        number
+        for number in numbers
+        if all(_passes(number, name, kept, wish, central) for name, kept in wanted.items())
+        and _asked(number, ours, labels)
+    ]
 
 
 def _printed(row: Mapping[Any, str]) -> Printed:
@@ -95,9 +111,22 @@ def _printed(row: Mapping[Any, str]) -> Printed:
     )
 
 
-def _passes(number: Printed, name: str, wanted: list[Any], wish: Mapping[str, Any]) -> bool:
-    # The centralised run has no partition: what the paper prints beside it only names the table's setting.
-    if number.method == "global" and name in ("scheme", "clients"):
+def _asked(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list[Any] | None) -> bool:
+    """Whether a filter of labels keeps a number: all but those which another label of the study stands for."""
+    standing = [label for label, names in ours if names == number.names]
+    return labels is None or not standing or any(label in labels for label in standing)
+
+
+def named_by(study: Study, place: Mapping[str, Any]) -> dict[str, str]:
+    """Method, backbone and variant under which the paper prints what stands at a place of ours."""
+    backbone = study.name("backbone", place["backbone"])
+    own = {"method": place["method"], "backbone": backbone, "variant": ""}
+    return own | {name: value for name, value in study.printed.get(place["label"], {}).items() if name in own}
+
+
+def _passes(number: Printed, name: str, wanted: list[Any], wish: Mapping[str, Any], central: list[str]) -> bool:
+    # A centralised run has no partition: what the paper prints beside it only names the table's setting.
+    if number.method in central and name in ("scheme", "clients"):
         return True
     seen = getattr(number, SAME[name])
     if name == "dataset":

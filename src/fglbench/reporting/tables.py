@@ -22,8 +22,8 @@ def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
     """A table of a study.
 
     A cell is averaged only where every seed ended well; a partly failed one prints how many did. Cells of the same
-    dataset, scheme and number of clients compete for best and second, whether they share a column or a row; the method
-    `global` sees all data and stands outside the competition.
+    dataset, scheme and number of clients compete for best and second, whether they share a column or a row; centralised
+    methods see all data and stand outside the competition.
 
     Args:
         study: the records.
@@ -45,7 +45,7 @@ def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
     rows, columns = (distinct(frame, names, study.order) for names in (row_fields, column_fields))
     groups = _grouped(frame, [*row_fields, *column_fields])
     seeds = [int(seed) for seed in as_list(study.settings.get("seeds") or [])]
-    cells = [[_cell(groups.get(row + column), spec, unit, seeds) for column in columns] for row in rows]
+    cells = [[_cell(groups.get(row + column), study, spec, unit, seeds) for column in columns] for row in rows]
     cells = _with_sizes(_with_marks(cells, spec, unit))
     head_rows, head_columns = _heads(row_fields, rows), _heads(column_fields, columns)
     return Table(
@@ -98,7 +98,7 @@ def _heads(fields: list[str], keys: list[Key]) -> list[tuple[str, ...]]:
     return [tuple(shown(name, value) for name, value in zip(fields, key, strict=True)) for key in keys]
 
 
-def _cell(group: pd.DataFrame | None, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]) -> Cell:
+def _cell(group: pd.DataFrame | None, study: Study, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]) -> Cell:
     """The cell of one group of seed rows, not yet marked."""
     if group is None:
         return Cell(text=OUTCOMES["not_run"].symbol, state="not_run", seeds=len(seeds))
@@ -121,6 +121,7 @@ def _cell(group: pd.DataFrame | None, spec: Mapping[str, Any], unit: Quantity, s
         {str(row["device"]) for seed, row in by_seed.items() if seed in values and _is_text(row.get("device"))}
     )
     place = {name: group.iloc[0][name] for name in FIELDS} | {"device": ", ".join(devices) if unit.timed else ""}
+    place["centralised"] = place["method"] in study.centralised
     common: dict[str, Any] = {"n": len(values), "seeds": len(expected), "place": place, "values": values}
     if unit.timed and len(devices) > 1:
         text = OUTCOMES["mixed_devices"].symbol
@@ -191,7 +192,7 @@ def _with_marks(cells: list[list[Cell]], spec: Mapping[str, Any], unit: Quantity
 
 def competes(cell: Cell) -> bool:
     """Whether a cell is in the competition at all: recorded, and not of the centralised upper bound."""
-    return bool(cell.place) and cell.place["method"] != "global"
+    return bool(cell.place) and not cell.place["centralised"]
 
 
 def _problem(cell: Cell, names: list[str]) -> Key:

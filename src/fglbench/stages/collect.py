@@ -16,7 +16,7 @@ import pandas as pd
 from fglbench import __version__
 from fglbench.config.entries import chosen, seed_list
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
-from fglbench.config.identity import Cell
+from fglbench.config.identity import EVALUATE_VERSION, Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
 from fglbench.datasets import catalogue
@@ -129,7 +129,7 @@ def _run_rows(
     placement: Placement, record: dict[str, Any] | None, reason: str | None = None
 ) -> Iterator[dict[str, Any]]:
     outcome = record["metrics"]["outcome"] if record else {"state": "not_run", "round": None, "reason": reason}
-    device = (record["run"]["device"] or {}).get("type", "") if record and record["run"] else ""
+    device = device_text(record["run"]["device"]) if record and record["run"] else ""
     common = {
         **_place(placement),
         "split": "",
@@ -157,6 +157,11 @@ def _run_rows(
                     value = np.nan if means[mean] is None else means[mean]
                     at = {"split": split, "reading": reading, "mean": mean}
                     yield {**common, **at, **counts, "metric": metric, "value": value}
+
+
+def device_text(device: Mapping[str, Any] | None) -> str:
+    """What times are measured on, such as "cuda: NVIDIA H100"; empty where a run did not come as far."""
+    return f"{device['type']}: {device['name']}" if device else ""
 
 
 def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -> list[pd.DataFrame]:
@@ -255,7 +260,7 @@ def _study(
         name: ", ".join(sorted({text for run in used if name in run for text in run[name].split(", ")}))
         for name in sorted({name for run in used for name in run})
     }
-    devices = {f"{run['device']['type']}: {run['device']['name']}" for run in runs if run["device"]}
+    devices = {device_text(run["device"]) for run in runs if run["device"]}
     devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
     cores = [run["cores"] for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
     shown = {key: study["protocol"][key] for key in ("reading", "mean")}
@@ -280,7 +285,9 @@ def _study(
         "cells": len(expansion.cells),
         "outcomes": outcomes,
         "published": published,
-        "versions": {**versions, "fglbench": __version__},
+        "evaluate_version": EVALUATE_VERSION,
+        "centralised": sorted({p.method for p in expansion.placements if p.cell.partition.spec["scheme"] == "whole"}),
+        "versions": versions or {"fglbench": __version__},
         "hardware": {"devices": sorted(devices), "cores": max(filter(None, cores), default=None)},
     }
 

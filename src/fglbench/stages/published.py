@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fglbench.config.identity import EVALUATE_VERSION
 from fglbench.errors import StorageError
 from fglbench.storage import read_json, replacing_directory, write_json
 
@@ -17,18 +18,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INDEX = "cells.json"
+_RECORDS = ("runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json")
 _SETTLED = ("ok", "diverged", "not_applicable")  # what would come out again; a failure is worth another try
 
 
 def published_cells(folder: Path | None) -> dict[str, Path]:
     """The packed study of every cell id below a folder; empty where there is none.
 
+    A cell's id covers its training; records whose scores are of another version of the evaluation are left out.
+
     Raises:
-        StorageError: an index cannot be read.
+        StorageError: an index, or what a packed study says of itself, cannot be read.
     """
-    if folder is None:
-        return {}
-    return {cell: path.parent for path in sorted(folder.glob(f"*/{INDEX}")) for cell in read_json(path)}
+    found = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
+    known = [path for path in found if read_json(path / "study.json").get("evaluate_version", 1) == EVALUATE_VERSION]
+    return {cell: path for path in known for cell in read_json(path / INDEX)}
+
+
+def packed_records(folder: Path) -> list[Path]:
+    """The files that a packed study's numbers are in."""
+    return [folder / name for name in _RECORDS if (folder / name).exists()]
 
 
 def pack(records: Path, folder: Path) -> list[str]:
@@ -96,8 +105,9 @@ def load_published(folders: Iterable[Path]) -> Published:
 
     def merged(found: Published, folder: Path) -> Published:
         study = load_study(folder)
+        runs = study.runs.assign(device=_full_names(study.runs["device"], study.settings["hardware"]["devices"]))
         return Published(
-            found.runs | _first_placement(study.runs, "cell"),
+            found.runs | _first_placement(runs, "cell"),
             found.curves | _first_placement(study.curves, "cell"),
             found.partitions | _first_placement(study.partitions, "split"),
             [*found.studies, study.settings],
@@ -105,6 +115,12 @@ def load_published(folders: Iterable[Path]) -> Published:
         )
 
     return reduce(merged, folders, Published())
+
+
+def _full_names(devices: "pd.Series[str]", known: list[str]) -> "pd.Series[str]":
+    """Older records name a device's type alone; where the study had one of that type, it is meant."""
+    of_type = {kind: [name for name in known if name.split(":")[0] == kind] for kind in devices.unique()}
+    return devices.map(lambda kind: of_type[kind][0] if len(of_type[kind]) == 1 else kind)
 
 
 def _first_placement(frame: "pd.DataFrame", key: str) -> "dict[str, pd.DataFrame]":
