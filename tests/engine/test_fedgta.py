@@ -99,9 +99,29 @@ def test_equation_4_confidence() -> None:
 
 def test_equation_5_moments() -> None:
     steps = torch.tensor([FIRST, SECOND]).transpose(0, 1)
-    mean = Graph(six_nodes(), torch.device("cpu")).client_mean
-    assert_near(moments(steps, mean, 3), RAW)
-    assert_near(moments(steps - steps.mean(2, keepdim=True), mean, 3), CENTRAL)
+    central = steps - steps.mean(2, keepdim=True)
+    graph = Graph(six_nodes(), torch.device("cpu"))
+    assert_near(moments([steps], graph, 3), RAW)
+    assert_near(moments([central], graph, 3), CENTRAL)
+    assert_near(moments([steps, central], graph, 3), np.hstack([RAW, CENTRAL]))
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0, 1e4], ids=["small", "squares overflow", "moments overflow"])
+def test_high_moments_of_hubs_keep_their_direction(scale: float) -> None:
+    """Beyond what float32 holds the cosines are those of float64, and the other client's moments stay as they are."""
+    graph, order = Graph(six_nodes(), torch.device("cpu")), 20
+    large = torch.tensor([FIRST, SECOND]).transpose(0, 1).clone()
+    large[:3] *= scale
+    found = moments([large], graph, order)
+    powers = large.double().flatten(1).numpy()[:, None, :] ** np.arange(1, order + 1)[:, None]
+    exact = np.stack([powers[client].mean(0).ravel() for client in (slice(0, 3), slice(3, 6))])
+    unit = exact / np.linalg.norm(exact, axis=1, keepdims=True)
+    cosine = float(unit[0] @ unit[1])
+    assert similar(found, cosine - 1e-5, strictly=False)[0].tolist() == [True, True]
+    assert similar(found, cosine + 1e-5, strictly=False)[0].tolist() == [True, False]
+    alone = large.clone()
+    alone[:3] = 0.5
+    assert torch.equal(found[1], moments([alone], graph, order)[1])
 
 
 @pytest.mark.parametrize(("rows", "cosine"), [(RAW, 0.995316), (CENTRAL, 0.999312)])

@@ -14,6 +14,7 @@ from federations import Case, backbone_of, method_of, schedule_of, tiny_case
 from fglbench.cli import main
 from fglbench.federation.loop import train
 from fglbench.federation.modes import before_torch, set_mode
+from fglbench.federation.parameters import mix
 from fglbench.federation.record import Result
 from fglbench.seeding import torch_stream
 
@@ -76,6 +77,21 @@ def test_switches_of_a_gpu_follow_the_mode(monkeypatch: pytest.MonkeyPatch):
         set_mode(mode, "cuda")
         assert torch.are_deterministic_algorithms_enabled() == (mode == "deterministic")
         assert torch.backends.cuda.matmul.fp32_precision == precision
+
+
+@pytest.mark.usefixtures("_modes")
+def test_aggregation_is_in_full_precision_in_any_mode(monkeypatch: pytest.MonkeyPatch):
+    set_mode("fast", "cuda")
+    seen = []
+    product = torch.Tensor.__matmul__
+    monkeypatch.setattr(
+        torch.Tensor,
+        "__matmul__",
+        lambda *both: (seen.append(torch.backends.cuda.matmul.fp32_precision), product(*both))[1],
+    )
+    mix({"w": torch.ones(2, 3)}, ["w"], torch.eye(2))
+    assert seen == ["ieee"]
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
 @pytest.mark.usefixtures("_modes")

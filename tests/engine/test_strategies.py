@@ -320,6 +320,14 @@ def test_warping_distances() -> None:
     np.testing.assert_allclose(warping_distances(sequences), expected, atol=1e-12)
 
 
+def test_norms_that_do_not_change_are_not_blown_up(five: Case) -> None:
+    federation = five.federation("gcn", **SETTINGS)
+    method = method_of(federation, backbone_of(federation, "gcn", **SETTINGS), "gcfl+", window=3)
+    method._sequences = [[2.0, 2.0, 2.0], [1.0, 2.0, 3.0], [1.0, 3.0, 5.0], [3.0, 2.0, 1.0], [0.0, 0.0, 0.0]]
+    alike = method.similarities(np.eye(5), np.arange(5))
+    assert alike.max() < 10
+
+
 def test_minimum_cut_is_the_cheapest_of_all() -> None:
     for seed in range(10):
         weights = np.random.default_rng(seed).random((6, 6))

@@ -29,7 +29,8 @@ class Output:
 
     Attributes:
         logits: [outputs, classes] float32.
-        hidden: the representation before the classifier, [rows of the level it lives on, width] float32.
+        hidden: the representation before the classifier, [rows of the level it lives on, width] float32; the logits
+            themselves where the classifier is the only layer.
         hidden_level: that level of the view.
     """
 

@@ -2,10 +2,13 @@
 
 deterministic: float32 products in full precision; algorithms that repeat their result bit by bit on the same card and
     versions, where torch has them. For an operation that has none, torch warns in the log.
-fast: products in TF32 (10 bits of mantissa), and whichever algorithm is the fastest.
+fast: products in TF32 (10 bits of mantissa), and whichever algorithm is the fastest. Aggregation stays in full
+    precision: it would round all parameters in every round, even those that a client keeps.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 MODES = ("deterministic", "fast")
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -33,3 +36,17 @@ def set_mode(mode: str, device: str) -> None:
     # A safeguard for debugging that costs a write.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cuda.matmul.fp32_precision = "ieee" if deterministic else "tf32"
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products on a card inside are in full precision, in any mode."""
+    import torch
+
+    switch = torch.backends.cuda.matmul
+    kept = switch.fp32_precision
+    switch.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        switch.fp32_precision = kept

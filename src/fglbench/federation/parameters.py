@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fglbench.federation.modes import full_precision
+
 Parameters: TypeAlias = dict[str, Tensor]
 Rows: TypeAlias = slice | Tensor
 
@@ -64,9 +66,10 @@ def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) 
         others. Not to be written to.
     """
     mixed = dict(parameters)
-    for name in names:
-        product = mixing @ parameters[name].flatten(1)
-        mixed[name] = product.view(-1, *parameters[name].shape[1:]).expand_as(parameters[name])
+    with full_precision():
+        for name in names:
+            product = mixing @ parameters[name].flatten(1)
+            mixed[name] = product.view(-1, *parameters[name].shape[1:]).expand_as(parameters[name])
     return mixed
 
 

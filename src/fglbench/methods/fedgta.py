@@ -18,6 +18,7 @@ what they have; one that never trained receives the mean over all that did. Wher
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -76,7 +77,7 @@ class Method(base.Method):
         rows, sent = rows_of(round.clients), {}
         if not settings.no_moments:
             bases = {"raw": [steps], "central": [steps - centre], "hybrid": [steps, steps - centre]}[settings.moments]
-            sent["moments"] = torch.cat([moments(own, graph.client_mean, settings.order) for own in bases], dim=1)[rows]
+            sent["moments"] = moments(bases, graph, settings.order)[rows]
         if not settings.no_confidence:
             sent["confidence"] = confidence(certain, degrees, graph)[rows]
         return sent
@@ -124,6 +125,11 @@ class Graph:
         labels = torch.from_numpy(federation.labels).clamp(min=0)
         self.known = one_hot(labels, federation.classes).float().to(device) * self.training
 
+    def exact_client_mean(self, rows: Tensor) -> Tensor:
+        """As `client_mean`, for [N, columns] float64."""
+        sums = rows.new_zeros(len(self.sizes), rows.shape[1]).index_add_(0, self.client_of, rows)
+        return sums / self.sizes.unsqueeze(1)
+
 
 def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, again: Tensor | float = 0.0) -> Tensor:
     """Equation 3: Y^l = alpha Y^0 + (1 - alpha) A Y^(l - 1) + again, for l from 1 to k: [N, k, classes]."""
@@ -140,19 +146,39 @@ def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
     return (graph.client_mean @ (degrees * certainty)).squeeze(1) * graph.sizes
 
 
-def moments(steps: Tensor, client_mean: SparseOperator, order: int) -> Tensor:
-    """Equation 5: each client's means of Y, Y^2, ..., Y^order: [N, k, classes] -> [C, order * k * classes]."""
-    flat = steps.flatten(1)
-    found, power = [], flat
-    for _ in range(order):
-        found.append(client_mean @ power)
-        power = power * flat
+def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
+    """Equation 5: each client's means of Y, Y^2, ..., Y^order for every Y of `bases`, [N, k, classes] each.
+
+    Returns:
+        [C, len(bases) * order * k * classes] float32. High powers of rows above 1 may be too large for it: the moments
+        of such a client are divided by a power of two, which leaves every cosine (equation 6) as it is.
+    """
+    found = _means_of_powers(bases, order, lambda power: graph.client_mean @ power)
+    if not found.isfinite().all():
+        exact = _means_of_powers([steps.double() for steps in bases], order, graph.exact_client_mean)
+        found = torch.where(found.isfinite().all(1, keepdim=True), found, _scaled(exact).float())
+    return found
+
+
+def _means_of_powers(bases: list[Tensor], order: int, client_mean: Callable[[Tensor], Tensor]) -> Tensor:
+    found = []
+    for flat in (steps.flatten(1) for steps in bases):
+        power = flat
+        for _ in range(order):
+            found.append(client_mean(power))
+            power = power * flat
     return torch.cat(found, dim=1)
+
+
+def _scaled(rows: Tensor) -> Tensor:
+    """Rows divided by powers of two, exactly, so that the largest entry of each is near 1 and no square overflows."""
+    _, exponent = rows.abs().amax(1, keepdim=True).frexp()
+    return rows.ldexp(-exponent.clamp(-100, 1000))
 
 
 def similar(moments: Tensor, epsilon: float, strictly: bool) -> Tensor:
     """Equation 6: which clients are the same, or have a cosine of at least (or above) epsilon: [S, S] bool."""
-    unit = normalize(moments, dim=1)
+    unit = normalize(_scaled(moments), dim=1)
     cosine = (unit @ unit.T).clamp(-1, 1)
     near = cosine > epsilon if strictly else cosine >= epsilon
     return near | torch.eye(len(moments), dtype=torch.bool, device=moments.device)

@@ -1,4 +1,4 @@
-"""FedSage (Zhang et al., NeurIPS 2021, section 3.3): GraphSAGE under FedAvg, or under another aggregation.
+"""FedSage (Zhang et al., NeurIPS 2021, section 3): GraphSAGE under FedAvg, or under another aggregation.
 
 The same as `aggregation` by itself on the backbone sage; this name refuses other backbones.
 """

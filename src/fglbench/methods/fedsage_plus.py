@@ -1,4 +1,4 @@
-"""FedSage+ (Zhang et al., NeurIPS 2021, sections 3.2 and 3.3, and algorithm 1): FedSage with a neighbour generator.
+"""FedSage+ (Zhang et al., NeurIPS 2021, section 4 and algorithm 1): FedSage with a neighbour generator.
 
 Every client hides a share of its nodes and learns from what is left how many hidden neighbours a node has (smooth L1)
 and what they look like (noise and representation to `neighbours` vectors; squared distance to the closest hidden
@@ -11,6 +11,9 @@ The global test has no generated neighbours: it scores on its graph as it is.
 
 Under the inductive setting the generator learns from the graphs of training, and mends both these and the whole ones on
 which models are scored.
+
+Generated features are the tangens hyperbolicus of a linear map, as in the public code: none is beyond -1 and 1,
+whatever the features of the dataset are.
 
 Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as predicted; distances to
 other clients are averaged over them, not added, so that more clients do not weigh more. A client sends, through the

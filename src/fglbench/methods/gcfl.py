@@ -5,8 +5,8 @@ max_j ||dtheta_j|| > eps2 (eq. 5), dtheta_j a client's change in a round (eq. 6)
 and Wagner) of the graph of its clients, whose weights are the cosine similarities of their updates plus 1. Each cluster
 adds its mean update to its parameters (eq. 7). Thresholds that are never met leave FedAvg.
 
-Deviations: eq. 4 and 7 have the clients' plain sums, here they count by training nodes, as in FedAvg. The text splits
-by agglomerative clustering; the cut is the public code's.
+Equations are numbered as in the submitted version. Its eq. 4 and 7 have the clients' plain sums; here clients count by
+training nodes, as in FedAvg.
 
 The paper's thresholds are lengths in parameter space, which belong to its model, learning rate and local epochs;
 `relative` takes them as parts of the longest update of the first round instead, so that they carry over.
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import TRAIN
+from fglbench.federation.modes import full_precision
 from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base
 from fglbench.settings import ComponentSettings, Field
@@ -72,7 +73,8 @@ class Method(base.Method):
 
     def _products(self) -> np.ndarray:
         """[C, C] inner products of the clients' last updates."""
-        products = [update.flatten(1) @ update.flatten(1).T for update in self._updates.values()]
+        with full_precision():
+            products = [update.flatten(1) @ update.flatten(1).T for update in self._updates.values()]
         return torch.stack(products).sum(0).cpu().double().numpy()
 
     def _split_clusters(self, products: np.ndarray) -> None:

@@ -56,7 +56,8 @@ class Method(gcfl.Method):
     def similarities(self, products: np.ndarray, members: np.ndarray) -> np.ndarray:
         sequences = np.array([self._sequences[client][-self.settings.window :] for client in members])
         if self.settings.standardise:
-            sequences = sequences / np.maximum(sequences.std(axis=1, keepdims=True), 1e-12)
+            deviations = sequences.std(axis=1, keepdims=True)
+            sequences = sequences / np.where(deviations > 0, deviations, 1)
         distances = warping_distances(sequences)
         return distances.max() - distances
 
@@ -67,11 +68,13 @@ class Method(gcfl.Method):
 
 def warping_distances(sequences: np.ndarray) -> np.ndarray:
     """Dynamic time warping between all pairs of [m, T] sequences: [m, m], the root of the least sum of squares."""
-    steps = sequences.shape[1]
-    costs = (sequences[:, None, :, None] - sequences[None, :, None, :]) ** 2  # [m, m, T, T]
-    total = np.full((len(sequences), len(sequences), steps + 1, steps + 1), np.inf)
-    total[:, :, 0, 0] = 0.0
-    for i, j in np.ndindex(steps, steps):
-        before = np.minimum(np.minimum(total[:, :, i, j], total[:, :, i, j + 1]), total[:, :, i + 1, j])
-        total[:, :, i + 1, j + 1] = costs[:, :, i, j] + before
-    return np.sqrt(total[:, :, -1, -1])
+    clients, steps = sequences.shape
+    last = np.full((clients, clients, steps + 1), np.inf)  # costs up to the last step of the first, any of the second
+    last[:, :, 0] = 0.0
+    for i in range(steps):
+        now = np.full_like(last, np.inf)
+        for j in range(steps):
+            before = np.minimum(np.minimum(last[:, :, j], last[:, :, j + 1]), now[:, :, j])
+            now[:, :, j + 1] = (sequences[:, None, i] - sequences[None, :, j]) ** 2 + before
+        last = now
+    return np.sqrt(last[:, :, -1])

@@ -6,7 +6,8 @@ received and the client's last trained parameters (the initial ones before that)
 two, which see no dropout. Aggregation is FedAvg's; so is the first round, where z_glob = z_prev, and with mu = 0 the
 whole method.
 
-Deviation: a backbone has no projection head of its own between its representation and the classifier.
+Deviation: a backbone has no projection head of its own between its representation and the classifier. Where a backbone
+has one layer (sgc and s2gc by default), its logits are the representation.
 """
 
 from typing import Any
