@@ -112,6 +112,19 @@ def test_training_of_single_datasets_is_said_where_they_are_shown():
     assert "Training" not in " ".join(alone.caption)
 
 
+def test_training_of_single_methods_is_said_where_they_are_shown():
+    study = study_of(
+        frame(run_rows([0.8], label="A"), run_rows([0.8], label="B")),
+        seeds=[0],
+        order={"label": ["A", "B"]},
+        training={"participation": 1.0},
+        settings={"methods": [{"name": "fedavg", "training": {}}, {"name": "b", "training": {"participation": 0.5}}]},
+    )
+    sentence = "Training differs by method: B with participation 0.5 (not 1.0)."
+    assert sentence in build_table(study, table_spec()).caption
+    assert sentence not in build_table(study, table_spec(where={"label": ["A"]})).caption
+
+
 def test_seeds_that_differ_between_cells_are_printed_in_each():
     runs = frame(run_rows([0.8, 0.8], label="FedAvg"), run_rows([0.7, 0.7, 0.7], label="Local"))
     table = build_table(study_of(runs), table_spec())
@@ -410,6 +423,13 @@ def test_hostile_labels_keep_latex_balanced(hostile):
     row = next(line for line in text.splitlines() if line.startswith("gcn & a"))
     assert len(re.findall(r"(?<!\\)&", row)) == 2
     assert r"\%f\&g\#h\$i\{j\}k\textasciitilde{}l\textasciicircum{}m\textbackslash{}n" in row
+
+
+@pytest.mark.parametrize("label", ["*mine", "[mine]"])
+def test_a_label_is_no_option_of_the_row_above_in_latex(label):
+    study = study_of(frame(run_rows([0.8], label="A"), run_rows([0.8], label=label)), seeds=[0])
+    text = to_latex(build_table(study, table_spec(rows=["label"])))
+    assert f"\n{{}}{label} & " in text
 
 
 def test_hostile_labels_stay_text_in_html(hostile):

@@ -52,7 +52,7 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
     sentences += _protocols(study, datasets)
-    sentences += _training(study, set(datasets))
+    sentences += _training(study, flat)
     sentences += _overridden(study)
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
@@ -85,21 +85,25 @@ def _protocols(study: Study, datasets: list[str]) -> list[str]:
     return [f"Protocol of {', '.join(names)}: {text}" for text, names in found.items()]
 
 
-def _training(study: Study, datasets: set[str]) -> list[str]:
-    """What some of these datasets' own entries change of the study's training; nothing where none does."""
+def _training(study: Study, cells: list[Cell]) -> list[str]:
+    """What the entries of the datasets, backbones and methods shown change of the study's training."""
     common = study.settings.get("training") or {}
-    entries = (study.settings.get("settings") or {}).get("datasets") or []
-    who: dict[str, list[str]] = {}
-    for label, entry in zip(study.order.get("dataset") or [], entries, strict=False):
-        own = [
-            f"{name} {value}" + (f" (not {common[name]})" if common[name] is not None else "")
-            for name, value in (entry.get("training") or {}).items()
-            if name in common and value != common[name]
-        ]
-        if own and label in datasets:
-            who.setdefault(", ".join(own), []).append(label)
-    parts = [f"{_listed(labels)} with {changes}" for changes, labels in who.items()]
-    return [f"Training differs by dataset: {'; '.join(parts)}"] if parts else []
+    found = []
+    for axis, kind in (("dataset", "datasets"), ("backbone", "backbones"), ("label", "methods")):
+        entries = (study.settings.get("settings") or {}).get(kind) or []
+        here = {cell.place[axis] for cell in cells if cell.place}
+        who: dict[str, list[str]] = {}
+        for label, entry in zip(study.order.get(axis) or [], entries, strict=False):
+            own = [
+                f"{name} {value}" + (f" (not {common[name]})" if common[name] is not None else "")
+                for name, value in (entry.get("training") or {}).items()
+                if name in common and value != common[name]
+            ]
+            if own and label in here:
+                who.setdefault(", ".join(own), []).append(label)
+        parts = [f"{_listed(labels)} with {changes}" for changes, labels in who.items()]
+        found += [f"Training differs by {'method' if axis == 'label' else axis}: {'; '.join(parts)}"] if parts else []
+    return found
 
 
 def _listed(names: list[str]) -> str:

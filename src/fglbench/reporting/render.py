@@ -54,7 +54,7 @@ def escape_latex(text: str) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Numbers at full precision: per column its mean, deviation, n and outcome. No caption: it would not be CSV."""
+    """Numbers to 12 digits: per column its mean, deviation, n and outcome. No caption: it would not be CSV."""
     stream = io.StringIO()
     names = list(dict.fromkeys(name for record in table.data for name in record))
     writer = csv.DictWriter(stream, names or table.row_fields, lineterminator="\n")
@@ -101,7 +101,7 @@ def to_latex(table: Table) -> str:
         if place and key[:-1] != table.rows[place - 1][:-1]:
             lines.append(r"\midrule")
         cells = (_marked(cell, escape_latex, r"\textbf{{{}}}", r"\underline{{{}}}") for cell in row)
-        lines.append(" & ".join([*map(escape_latex, key), *cells]) + r" \\")
+        lines.append(_latex_row([*map(escape_latex, key), *cells]))
     lines += [r"\bottomrule", r"\end{tabular}"]
     if below:
         lines += [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(below)}}}"]
@@ -117,8 +117,14 @@ def _latex_heads(table: Table) -> list[str]:
             rf"\multicolumn{{{width}}}{{{'r' if width == 1 else 'c'}}}{{{escape_latex(text)}}}"
             for text, width in spanned(table, level)
         ]
-        lines.append(" & ".join([*lead, *spans]) + r" \\")
+        lines.append(_latex_row([*lead, *spans]))
     return lines
+
+
+def _latex_row(cells: list[str]) -> str:
+    # After the end of the row above LaTeX reads these two as an option of it.
+    guard = "{}" if cells[0].startswith(("*", "[")) else ""
+    return guard + " & ".join(cells) + r" \\"
 
 
 def spanned(table: Table, level: int) -> list[tuple[str, int]]:
