@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
@@ -21,7 +21,7 @@ from fglbench.settings import ComponentSettings
 
 KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes", "dataset": "datasets"}
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
-_NOT_COMPONENTS = {"__init__", "base"}
+NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
 
 
@@ -82,7 +82,7 @@ def _files(kind: str) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.py")):
-            if path.stem in _NOT_COMPONENTS or path.stem.startswith("_"):
+            if path.stem in NOT_COMPONENTS or path.stem.startswith("_"):
                 continue
             name = name_of(path.stem)
             if name in found:
@@ -128,6 +128,14 @@ def declaration(kind: str, name: str) -> Declaration:
     page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
     if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
         raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
+    for field, info in declared.model_fields.items():
+        if field in settings_module.OF_ENTRIES:
+            raise ComponentError(f"{path}: a setting cannot be called '{field}', which entries have; rename it.")
+        if info.default is not None and type(None) in get_args(info.annotation):
+            raise ComponentError(
+                f"{path}: setting '{field}' may be null and has another default. What is null is left out of a cell's "
+                "identity, and would be read as that default: make null the default, or do without it."
+            )
     if type(constants.get("VERSION")) is not int:
         raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")

@@ -13,6 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 __all__ = ["AggregatedSettings", "Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
 
 
+OF_ENTRIES = ("name", "label", "training", "protocol", "printed", "settings")
+"""Keys that mean something else beside a component's settings, so that no setting can be called so."""
+
+
 class Section(BaseModel):
     """A part of a configuration: unknown keys are refused, text is never read as a number, values do not change."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fglbench.config.expand import expand
 from fglbench.config.files import read_yaml
 from fglbench.config.load import load_config, load_study, repeated_keys, typed
 from fglbench.errors import ConfigError
@@ -142,7 +143,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"datasets": [{"name": "photo", "protocol": {"split": {"kind": "public"}}}]},
-            "my.yaml: protocol.split.kind: 'photo' has no public split; use ratios.",
+            "my.yaml: datasets[0].protocol.split.kind: 'photo' has no public split; use ratios.",
         ),
         (
             {
@@ -174,6 +175,41 @@ def test_shipped_studies_are_valid(path):
         (
             {"overrides": [{"methods": ["fedprox"], "settings": {"nu": 1.0}}]},
             "my.yaml: overrides[0].settings.nu: unknown key. Valid: mu.",
+        ),
+        (
+            {"overrides": [{"methods": ["fedavg"], "settings": {"training": {"lr": 0.5}}}]},
+            "my.yaml: overrides[0].settings: 'training' is no setting of a method.",
+        ),
+        (
+            {"methods": ["fedgl"], "overrides": [{"methods": ["fedgl"], "settings": {"aggregation": "nope"}}]},
+            "my.yaml: overrides[0].settings.aggregation: 'nope' is not a method that aggregates",
+        ),
+        (
+            {
+                "methods": [{"name": "fedgl", "aggregation": "fedprox"}],
+                "overrides": [{"methods": ["fedgl"], "settings": {"aggregation_settings": {"mmu": 1.0}}}],
+            },
+            "my.yaml: overrides[0].settings.aggregation_settings.mmu: unknown key. Did you mean 'mu'?",
+        ),
+        (
+            {"methods": [{"name": "fedgl", "aggregation_settings": {"training": {"lr": 1.0}}}]},
+            "my.yaml: methods[0].aggregation: 'training' is no setting of a method.",
+        ),
+        (
+            {"tables": [{"name": "t", "title": "T", "where": {"clients": ["5"]}}]},
+            "my.yaml: tables[0].where.clients: '5' is text; write 5 without quotes.",
+        ),
+        (
+            {"datasets": ["karate"], "clients": [30], "protocol": {"split": {"held_out": 0.5}}},
+            "my.yaml: clients[0]: 30 clients cannot share the 17 nodes of 'karate' that are left.",
+        ),
+        ({"seeds": [2**70]}, "my.yaml: seeds[0]: 1180591620717411303424 is too large"),
+        (
+            {
+                "reference": "fedgta",
+                "tables": [{"name": "t", "title": "T", "reference": {"table": "3", "where": {"metod": "x"}}}],
+            },
+            "my.yaml: tables[0].reference.where: 'metod' is no column of fedgta.csv. Did you mean 'method'?",
         ),
         (
             {"overrides": [{"backbones": ["sgc"], "training": {"lr": 0.1}}]},
@@ -215,6 +251,33 @@ def test_only_the_clients_that_share_a_grid_with_a_dataset_must_fit_it():
     grids = [{"clients": [5]}, {"clients": [3000], "datasets": ["pubmed"]}]
     assert "clients[1]" in problems(**wanted)[0]
     load_config({**yaml.safe_load(GIVEN), **wanted, "grids": grids})
+
+
+def test_a_table_by_method_needs_no_labels_where_each_method_has_one():
+    shape = {"name": "t", "title": "T", "columns": ["dataset", "scheme", "clients"]}
+    by_method = {**shape, "rows": ["method"]}
+    one = {**shape, "rows": ["backbone"], "where": {"method": ["fedavg"]}}
+    load_config({**yaml.safe_load(GIVEN), "tables": [by_method, {**one, "name": "one"}]})
+    methods = ["local", "fedavg", {"name": "fedavg", "label": "half", "training": {"participation": 0.5}}]
+    for table in (by_method, one):
+        (found,) = problems(methods=methods, tables=[table])
+        assert found.startswith("my.yaml: tables[0]: 'label' has 2 values in this study")
+
+
+def test_entries_that_overrides_tell_apart_may_be_alike():
+    methods = [{"name": "fedavg", "label": label} for label in ("slow", "fast")]
+    overrides = [{"methods": ["fast"], "training": {"lr": 0.5}}]
+    config = load_config({**yaml.safe_load(GIVEN), "methods": methods, "overrides": overrides})
+    found = {(p.label, p.cell.method.spec["training"]["lr"]) for p in expand(config).placements}
+    assert found == {("slow", 0.01), ("fast", 0.5)}
+
+
+def test_an_override_may_set_what_the_entrys_aggregation_takes():
+    methods = [{"name": "fedgl", "aggregation": "fedprox"}]
+    overrides = [{"methods": ["fedgl"], "settings": {"aggregation_settings": {"mu": 0.5}}}]
+    config = load_config({**yaml.safe_load(GIVEN), "methods": methods, "overrides": overrides})
+    (cell,) = {p.cell.method.slug: p.cell for p in expand(config).placements}.values()
+    assert cell.method.spec["settings"]["aggregation_settings"] == {"mu": 0.5}
 
 
 def test_a_missing_key_says_what_it_is():
@@ -294,10 +357,10 @@ def test_values_of_the_command_line_get_the_types_of_yaml():
     }
 
 
-@pytest.mark.parametrize("text", ["a: [", "- a", "3"])
-def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
+@pytest.mark.parametrize("content", [b"a: [", b"- a", b"3", "title: é".encode("latin-1"), b"title: 2024-13-45"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, content):
     path = tmp_path / "bad.yaml"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         read_yaml(path)
 

@@ -216,6 +216,15 @@ def test_an_override_by_a_label_is_for_that_entry_alone():
     assert {(p.label, p.cell.method.spec["settings"]["mu"]) for p in found} == {("fedprox", 0.1), ("half", 0.7)}
 
 
+def test_the_width_in_a_methods_training_stands_whatever_the_backbone_is_given():
+    methods = ["fedavg", {"name": "fedavg", "label": "narrow", "training": {"hidden": 8}}]
+    overrides = [{"backbones": ["gcn"], "backbone_settings": {"hidden": 32}}]
+    for changes in ({"overrides": overrides}, {"backbones": [{"name": "gcn", "hidden": 32}]}):
+        found = expand(study(methods=methods, **changes)).placements
+        widths = {(p.label, p.cell.method.spec["backbone"]["settings"]["hidden"]) for p in found}
+        assert widths == {("fedavg", 32), ("narrow", 8)}
+
+
 def test_grids_are_a_union_without_repetition():
     grids = [
         {"datasets": ["cora"], "partitions": ["louvain"], "clients": [10], "seeds": 2},

@@ -1,5 +1,6 @@
 """The plan of a workflow: what is wrong in the configuration and in all study files comes in one report."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 from fglbench.config.plan import Plan
+from fglbench.config.printed import COLUMNS
 from fglbench.errors import ConfigError
 
 VALUES: dict[str, Any] = {
@@ -23,9 +25,16 @@ CONTRADICTING = {"grids": [{}, {"training": {"lr": 0.5}}]}
 def studies(tmp_path: Path) -> Path:
     """A folder of study files, one of them sound, with printed numbers of one paper."""
     (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "paper.csv").write_text("table,value\n3,81.5\n")
+    write_reference(tmp_path, {"table": "3", "value": "81.5"})
     write(tmp_path / "sound.yaml", reference="paper", tables=[table("3")])
     return tmp_path
+
+
+def write_reference(studies: Path, row: dict[str, str]) -> None:
+    with (studies / "reference" / "paper.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerow(row)
 
 
 def write(path: Path, **changes: Any) -> None:
@@ -70,7 +79,7 @@ def test_grids_of_the_configuration_that_contradict_each_other_are_said_to_be_th
 
 
 def test_printed_numbers_of_other_nodes_are_told_before_anything_runs(studies: Path) -> None:
-    (studies / "reference" / "paper.csv").write_text("table,metric,eval,value\n3,accuracy,client_avg,81.5\n")
+    write_reference(studies, {"table": "3", "metric": "accuracy", "eval": "client_avg", "value": "81.5"})
     (studies / "sound.yaml").unlink()
     (found,) = problems(studies, reference="paper", tables=[table("3")])
     assert (
@@ -78,6 +87,17 @@ def test_printed_numbers_of_other_nodes_are_told_before_anything_runs(studies: P
     )
     named = {**table("3"), "reference": {"table": "3", "where": {"eval": ["client_avg"]}}}
     assert Plan({**VALUES, "reference": "paper", "tables": [named]}, "my.yaml", studies)
+
+
+def test_a_file_of_printed_numbers_in_another_form_is_told_before_anything_runs(studies: Path) -> None:
+    (studies / "sound.yaml").unlink()
+    path = studies / "reference" / "paper.csv"
+    path.write_text(path.read_text().replace(",", ";"))
+    (found,) = problems(studies, reference="paper", tables=[table("3")])
+    assert f"reference: {path} lacks the column paper, table" in found and "with commas between them" in found
+    path.write_bytes("table\né".encode("latin-1"))
+    (found,) = problems(studies, reference="paper", tables=[table("3")])
+    assert f"reference: {path} cannot be read as CSV" in found
 
 
 def test_a_sound_plan_has_every_study(studies: Path) -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from fglbench import registry
 from fglbench.config.entries import aggregation_entry, settings_class
+from fglbench.config.schema import Entry
 from fglbench.errors import ComponentError
+from fglbench.settings import OF_ENTRIES
 
 SOURCE = '''"""A method of a user.
 
@@ -64,6 +66,11 @@ def test_a_users_file_is_read_without_its_imports(folder):
         (("VERSION = 3", "VERSION = version()"), "no integer 'VERSION'"),
         (("class Settings", "class Other"), "no class 'Settings"),
         (("Field(0.5", "Field(torch.pi"), "uses 'torch'"),
+        (
+            ("beta: float = Field(0.5, ge=0,", "beta: float | None = Field(0.5,"),
+            "'beta' may be null and has another default",
+        ),
+        (("beta: float", "label: float"), "a setting cannot be called 'label'"),
     ],
 )
 def test_broken_declarations_are_named(folder, change, message):
@@ -71,6 +78,18 @@ def test_broken_declarations_are_named(folder, change, message):
     registry.use_folders([folder])
     with pytest.raises(ComponentError, match=message):
         registry.declaration("method", "broken")
+
+
+def test_a_setting_whose_default_is_null_may_be_null(folder):
+    (folder / "mine.py").write_text(
+        SOURCE.replace("beta: float = Field(0.5, ge=0,", "beta: float | None = Field(None,")
+    )
+    registry.use_folders([folder])
+    assert registry.declaration("method", "mine").settings().beta is None
+
+
+def test_keys_of_entries_are_those_that_no_setting_has():
+    assert set(OF_ENTRIES) == {*Entry.model_fields, "settings"}
 
 
 def test_a_second_file_of_one_name_is_refused(folder):

@@ -94,8 +94,30 @@ def test_problems_of_a_search_are_said_before_any_trial(tmp_path, changes, expec
 
 
 def test_a_search_needs_validation_nodes(tmp_path):
+    without = {"split": {"train": 0.5, "val": 0.0, "test": 0.5}}
     with pytest.raises(ConfigError, match=r"tune: protocol\.split\.val is 0"):
-        load_study(write(tmp_path, protocol={"split": {"train": 0.5, "val": 0.0, "test": 0.5}}))
+        load_study(write(tmp_path, protocol=without))
+    with pytest.raises(ConfigError, match=r"tune: datasets\[0\]\.protocol\.split\.val is 0"):
+        load_study(write(tmp_path, datasets=[{"name": "karate", "protocol": without}]))
+    own = {"name": "karate", "protocol": {"split": {"train": 0.4, "val": 0.2, "test": 0.4}}}
+    load_study(write(tmp_path, protocol=without, datasets=[own]))
+
+
+def test_a_search_is_on_a_scheme_that_its_grid_has(tmp_path):
+    partitions = ["dirichlet", {"name": "dirichlet", "alpha": 5.0, "label": "even"}]
+    tune = {**STUDY["tune"], "partition": "dirichlet"}
+    study = load_study(write(tmp_path, partitions=partitions, grids=[{"partitions": ["even"]}], tune=tune))
+    assert plan_searches(study) == []  # "dirichlet" is the label of the other entry
+    both = [{**entry, "label": label} for entry, label in (({"name": "dirichlet"}, "rough"), (partitions[1], "even"))]
+    study = load_study(write(tmp_path, partitions=both, grids=[{"partitions": ["even"]}], tune=tune))
+    assert {search.trial_study.partitions[0].label for search in plan_searches(study)} == {"even"}
+
+
+def test_widths_that_a_method_states_are_not_searched(tmp_path):
+    methods = ["fedavg", {"name": "fedavg", "label": "narrow", "training": {"hidden": 2}}]
+    searches = [{"backbones": ["gcn"], "backbone_settings": {"hidden": [4, 8]}}]
+    study = load_study(write(tmp_path, methods=methods, tune={**STUDY["tune"], "searches": searches}))
+    assert [search.place["method"] for search in plan_searches(study)] == ["fedavg"]
 
 
 def test_lists_are_tried_out_and_the_best_setting_is_the_one_validation_prefers(tmp_path):

@@ -66,6 +66,10 @@ def write_component(kind: str, name: str, folder: Path | None, used: list[str] |
             "with a letter, as in 'my-method2'; it may end in '+'."
         )
     stem = registry.stem_of(name)
+    if stem in registry.NOT_COMPONENTS:
+        raise ComponentError(
+            f"'{name}' cannot be the name of a {kind}: {stem}.py is no component. Choose another name."
+        )
     if registry.name_of(stem) != name:
         raise ComponentError(
             f"'{name}' cannot be the name of a {kind}: its file {stem}.py means '{registry.name_of(stem)}'. Use that "

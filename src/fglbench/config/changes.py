@@ -5,11 +5,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from fglbench.config import problems as wording
-from fglbench.config.entries import chosen, component_settings, labels, seed_list, settings_class
+from fglbench.config.entries import (
+    aggregation_entry,
+    chosen,
+    component_settings,
+    labels,
+    seed_list,
+    settings_class,
+    with_settings,
+)
 from fglbench.config.merge import merged_protocol
 from fglbench.config.schema import Entry, Override, Protocol, Range, Search, Study, Training
 from fglbench.errors import FglbenchError, suggest
+from fglbench.settings import OF_ENTRIES
 
+_MOST = 2**63 - 1  # what a table of records holds
 PARTS = ("settings", "backbone_settings", "training")
 PROTOCOL = ("split", "setting", "features")
 """What of the protocol may differ by dataset; the rest tells how tables are to be read."""
@@ -50,8 +60,7 @@ def _tune_problems(study: Study) -> list[str]:
     found += [
         f"tune.seeds: {seed} is a seed of the study; search on others." for seed in study.tune.seeds if seed in reported
     ]
-    if study.protocol.split.kind != "public" and not study.protocol.split.val:
-        found.append("tune: protocol.split.val is 0, so there is no validation accuracy to choose by; give it a share.")
+    found += _without_validation(study)
     found += _unknown("tune.partition", [study.tune.partition], study.partitions)
     if study.tune.clients not in study.clients:
         counts = ", ".join(map(str, study.clients))
@@ -64,6 +73,20 @@ def _tune_problems(study: Study) -> list[str]:
         for override in _extremes(search):
             found += override_problems(study, where, override)
     return list(dict.fromkeys(found))
+
+
+def _without_validation(study: Study) -> list[str]:
+    found = []
+    for index, entry in enumerate(study.datasets):
+        try:
+            split = merged_protocol(study, entry).split
+        except ValidationError:
+            continue  # said where the entry stands
+        if split.kind != "public" and not split.val:
+            own = isinstance(entry.protocol.get("split"), dict) and "val" in entry.protocol["split"]
+            key = f"datasets[{index}].protocol.split.val" if own else "protocol.split.val"
+            found.append(f"tune: {key} is 0, so there is no validation accuracy to choose by; give it a share.")
+    return found
 
 
 def _range_problems(space: list[Any] | Range) -> list[str]:
@@ -121,7 +144,8 @@ def seed_problems(key: str, seeds: int | list[int]) -> list[str]:
         return [f"{key}: {seeds} seeds cannot be run; give 1 or more."] if seeds < 1 else []
     empty = [] if seeds else [f"{key}: the list is empty; give at least one seed."]
     negative = [f"{key}[{i}]: {seed} is negative." for i, seed in enumerate(seeds) if seed < 0]
-    return [*_twice(key, seeds), *empty, *negative]
+    large = [f"{key}[{i}]: {seed} is too large; give at most {_MOST}." for i, seed in enumerate(seeds) if seed > _MOST]
+    return [*_twice(key, seeds), *empty, *negative, *large]
 
 
 def training_problems(study: Study, where: str, values: dict[str, Any]) -> list[str]:
@@ -145,15 +169,37 @@ def _protocol_problems(study: Study, where: str, entry: Entry) -> list[str]:
     return []
 
 
-def _setting_problems(kind: str, entry: Entry, values: dict[str, Any], where: str) -> list[str]:
+def settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
+    """What is wrong with the settings of an entry, and with those of the method that aggregates for it."""
+    if found := _own_problems(where, kind, entry):
+        return found
     try:
-        component_settings(kind, Entry.model_validate({**values, "name": entry.name}))
+        inner = aggregation_entry(component_settings(kind, entry))
+    except FglbenchError as error:
+        return [f"{where}.aggregation: {error}"]
+    return settings_problems(f"{where}.aggregation_settings", kind, inner) if inner else []
+
+
+def _own_problems(where: str, kind: str, entry: Entry) -> list[str]:
+    try:
+        component_settings(kind, entry)
     except ValidationError as error:
         model = settings_class(kind, entry.name)
         return [text.removeprefix(": ") for text in wording.sentences(error, model, "", where)]
-    except FglbenchError:
-        pass  # said where the entry stands
+    except FglbenchError as error:
+        return [f"{where}: {error}"]
     return []
+
+
+def _setting_problems(kind: str, entry: Entry, values: dict[str, Any], where: str) -> list[str]:
+    """What is wrong with settings that an entry is given from elsewhere; its own are judged where it stands."""
+    if wrong := [key for key in values if key in OF_ENTRIES]:
+        return [f"{where}: '{key}' is no setting of a {kind}." for key in wrong]
+    if settings_problems("", kind, entry):
+        return []
+    # Alone, for what the entry states itself hides it; together, for its aggregation may be that of the entry.
+    alone, together = with_settings(entry, values), with_settings(entry, {**values, **entry.settings})
+    return _own_problems(where, kind, alone) or settings_problems(where, kind, together)
 
 
 def _unknown(where: str, wanted: list[str] | None, entries: list[Entry]) -> list[str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fglbench.config import problems as wording
-from fglbench.config.changes import change_problems, seed_problems
-from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, settings_class
+from fglbench.config.changes import change_problems, seed_problems, settings_problems
+from fglbench.config.entries import chosen, component_settings, labels
 from fglbench.config.merge import grids_of, merged_protocol
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
+from fglbench.partition.split import held_out_nodes
 from fglbench.reporting.quantities import QUANTITIES
 
 
@@ -28,8 +28,10 @@ def study_problems(study: Study) -> list[str]:
     for key, kind, entries in axes:
         found += _entry_problems(key, kind, entries)
         sound = [entry for entry in entries if not _entry_problems(key, kind, [entry])]
+        # Entries with labels of their own may be alike: overrides and grids can tell them apart.
         resolved = [
-            (entry.name, f"{component_settings(kind, entry)} {entry.training} {entry.protocol}") for entry in sound
+            (entry.name, f"{entry.label} {component_settings(kind, entry)} {entry.training} {entry.protocol}")
+            for entry in sound
         ]
         twice = _duplicates(key, resolved, _entry_text)
         found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
@@ -67,6 +69,8 @@ def shown_problems(study: Study) -> list[str]:
         fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
         for axis, known in values.items():
             kept = [value for value in known if value in fixed.get(axis, known)]
+            if axis == "label":
+                kept = _labels_in_one_cell(study, kept, fixed.get("method"), "method" in [*table.rows, *table.columns])
             # Methods of one name are told apart by their labels.
             if axis != "method" and len(kept) > 1 and axis not in [*table.rows, *table.columns]:
                 found.append(
@@ -76,6 +80,15 @@ def shown_problems(study: Study) -> list[str]:
     for index, figure in enumerate(study.figures):
         found += _where_problems(f"figures[{index}]", figure.where, values)
     return found
+
+
+def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None, by_method: bool) -> list[str]:
+    """The labels that would share a cell of a table: of all its methods, or of the one with the most."""
+    found: dict[str, list[str]] = {}
+    for label, entry in chosen(study.methods, None):
+        if label in kept and (methods is None or entry.name in methods):
+            found.setdefault(entry.name if by_method else "", []).append(label)
+    return max(found.values(), key=len, default=[])
 
 
 def _axis_values(study: Study) -> dict[str, list[Any]]:
@@ -92,12 +105,14 @@ def _axis_values(study: Study) -> dict[str, list[Any]]:
 
 def _where_problems(owner: str, where: Mapping[Any, list[Any]], values: Mapping[str, list[Any]]) -> list[str]:
     """Values of a filter that the study does not have: what they were meant for would be missing without a word."""
-    return [
-        f"{owner}.where.{axis}: '{value}' is not in this study. {suggest(value, map(str, values[axis]))}"
-        for axis, wanted in where.items()
-        for value in wanted
-        if value not in values[axis]
-    ]
+    found = []
+    for axis, wanted in where.items():
+        for value in (value for value in wanted if value not in values[axis]):
+            known = [str(other) for other in values[axis]]
+            quoted = f"'{value}' is text; write {value} without quotes."
+            unknown = f"'{value}' is not in this study. {suggest(value, known)}"
+            found.append(f"{owner}.where.{axis}: {quoted if value in known else unknown}")
+    return found
 
 
 def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
@@ -107,7 +122,7 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
         if kind == "scheme" and entry.name == "whole":
             found.append(f"{where}: 'whole' is what centralised methods use by themselves; name a partition scheme.")
             continue
-        found += _settings_problems(where, kind, entry)
+        found += settings_problems(where, kind, entry)
         if kind == "scheme" and entry.training:
             found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
         if kind != "dataset" and entry.protocol:
@@ -117,33 +132,21 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
     return found
 
 
-def _settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
-    try:
-        settings = component_settings(kind, entry)
-    except ValidationError as error:
-        model = settings_class(kind, entry.name)
-        return [text.removeprefix(": ") for text in wording.sentences(error, model, "", where)]
-    except FglbenchError as error:
-        return [f"{where}: {error}"]
-    try:
-        inner = aggregation_entry(settings)
-    except FglbenchError as error:
-        return [f"{where}.aggregation: {error}"]
-    return _settings_problems(f"{where}.aggregation_settings", kind, inner) if inner else []
-
-
 def _protocol_problems(study: Study) -> list[str]:
     """What a dataset cannot serve is known before it is read."""
     found = []
-    for entry in study.datasets:
+    for index, entry in enumerate(study.datasets):
         try:
             spec, protocol = catalogue.get(entry.name), merged_protocol(study, entry)
         except (FglbenchError, ValidationError):
             continue  # said already
+        split = entry.protocol.get("split")
+        of_split = f"datasets[{index}].protocol" if isinstance(split, dict) and "kind" in split else "protocol"
+        of_features = f"datasets[{index}].protocol" if "features" in entry.protocol else "protocol"
         if protocol.split.kind == "public" and not spec.has_public_split:
-            found.append(f"protocol.split.kind: '{spec.name}' has no public split; use ratios.")
+            found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
         if protocol.features == "row" and spec.has_negative_features:
-            found.append(f"protocol.features: '{spec.name}' has negative features; use raw.")
+            found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")
         if protocol.global_test == "held_out" and protocol.split.held_out is None:
             found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
     return list(dict.fromkeys(found))
@@ -158,13 +161,16 @@ def _client_problems(study: Study) -> list[str]:
     for label, entry in chosen(study.datasets, None):
         try:
             nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
-        except FglbenchError:
+            held_out = merged_protocol(study, entry).split.held_out
+        except (FglbenchError, ValidationError):
             continue  # said already
+        left = nodes - held_out_nodes(nodes, held_out)
+        whose = f"{nodes} nodes of '{entry.name}'" if left == nodes else f"{left} nodes of '{entry.name}' that are left"
         grids = [grid for grid in grids_of(study) if not grid.datasets or {label, entry.name} & set(grid.datasets)]
         found += [
-            f"clients[{i}]: {count} clients cannot share the {nodes} nodes of '{entry.name}'."
+            f"clients[{i}]: {count} clients cannot share the {whose}."
             for i, count in enumerate(study.clients)
-            if count > nodes and any(grid.clients is None or count in grid.clients for grid in grids)
+            if count > left and any(grid.clients is None or count in grid.clients for grid in grids)
         ]
     return found
 

@@ -7,12 +7,17 @@ from fglbench import registry
 from fglbench.config.schema import Entry
 from fglbench.datasets import catalogue
 from fglbench.errors import ComponentError, suggest
-from fglbench.settings import AggregatedSettings, ComponentSettings
+from fglbench.settings import OF_ENTRIES, AggregatedSettings, ComponentSettings
 
 
 def settings_class(kind: str, name: str) -> type[ComponentSettings]:
     """The settings class of a component ("dataset", "scheme", "method", "backbone")."""
     return catalogue.get(name).settings if kind == "dataset" else registry.declaration(kind, name).settings
+
+
+def with_settings(entry: Entry, settings: dict[str, Any]) -> Entry:
+    """The component of an entry, under its label, with other settings."""
+    return Entry.model_validate({**settings, "name": entry.name, "label": entry.label})
 
 
 def component_settings(kind: str, entry: Entry, defaults: dict[str, Any] | None = None) -> ComponentSettings:
@@ -36,11 +41,13 @@ def aggregation_entry(settings: ComponentSettings) -> Entry | None:
     """The method that a method with `AggregatedSettings` leaves aggregation to; None for others.
 
     Raises:
-        ComponentError: there is no such method, or it cannot aggregate for another one.
+        ComponentError: there is no such method, it cannot aggregate for another one, or a key is none of its settings.
     """
     if not isinstance(settings, AggregatedSettings):
         return None
     name = settings.aggregation
+    if wrong := set(settings.aggregation_settings) & set(OF_ENTRIES):
+        raise ComponentError(f"'{min(wrong)}' is no setting of a method.")
     able = [method for method in registry.names("method") if _aggregates(method)]
     if name not in able:
         raise ComponentError(f"'{name}' is not a method that aggregates for another one. {suggest(name, able)}")

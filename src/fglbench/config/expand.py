@@ -100,7 +100,12 @@ def expand(study: Study) -> Expansion:
             known = placements.setdefault(placement.key, placement)
             if known is not placement and known.cell.folder("train") != placement.cell.folder("train"):
                 place = ", ".join(map(str, placement.key))
-                raise ConfigError([f"grids: two of them train ({place}) differently; give the methods other labels."])
+                raise ConfigError(
+                    [
+                        f"grids: two of them train ({place}) differently. Give each its own entry of methods, with a "
+                        "label, that all grids but one leave out."
+                    ]
+                )
     return Expansion(study, list(placements.values()))
 
 

@@ -16,7 +16,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from error
     if not isinstance(value, dict):
         raise ConfigError([f"{path}: holds {type(value).__name__}, not a mapping of keys."])

@@ -1,15 +1,15 @@
 """The settings a cell is run with: the study's, changed by a grid, entries and overrides.
 
 Training: study, grid, dataset, backbone, overrides, method; a later one wins. Protocol: study, dataset. Settings of a
-component: its defaults, overrides, its own entry. What an entry of methods states itself thus always stands, for its
-label promises it.
+component: its defaults, overrides, its own entry; of a backbone also hidden width and dropout of the method's training.
+What an entry of methods states itself thus always stands, for its label promises it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fglbench.config.entries import chosen
+from fglbench.config.entries import chosen, with_settings
 from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Study, Training
 
 
@@ -71,8 +71,10 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
     """The backbone and the method of a combination, with the settings that overrides give them."""
     found = applying(study, study.overrides, at)
+    backbone = _with_settings(at.backbone[1], [override.backbone_settings for override in found])
+    promised = {key: value for key, value in at.method[1].training.items() if key in backbone.settings}
     return (
-        _with_settings(at.backbone[1], [override.backbone_settings for override in found]),
+        with_settings(backbone, {**backbone.settings, **promised}),
         _with_settings(at.method[1], [override.settings for override in found]),
     )
 
@@ -81,7 +83,7 @@ def _with_settings(entry: Entry, given: list[dict[str, Any]]) -> Entry:
     values: dict[str, Any] = {}
     for change in given:
         values |= change
-    return Entry.model_validate({**values, **entry.settings, "name": entry.name, "label": entry.label})
+    return with_settings(entry, {**values, **entry.settings})
 
 
 def grids_of(study: Study) -> list[Grid]:

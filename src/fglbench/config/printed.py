@@ -7,10 +7,14 @@ from fglbench.config.schema import Study
 from fglbench.errors import suggest
 
 FOLDER = "reference"
+COLUMNS = (
+    *("paper", "table", "task", "dataset", "method", "backbone", "variant", "partition", "clients"),
+    *("eval", "metric", "value", "std", "n_runs", "note"),
+)
 
 
 def reference_problems(study: Study, studies: Path) -> list[str]:
-    """A file or a printed table that does not exist.
+    """A file, printed table or column that does not exist, and a file of another form.
 
     Args:
         study: well-typed.
@@ -27,14 +31,28 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
         hint = suggest(study.reference, known)
         return [f"reference: '{study.reference}' is not a file of printed numbers. {hint}"]
     path = known[study.reference]
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            reader = csv.DictReader(stream)
+            rows, columns = list(reader), reader.fieldnames or []
+    except (OSError, ValueError, csv.Error) as error:
+        return [f"reference: {path} cannot be read as CSV: {error}."]
+    if missing := [name for name in COLUMNS if name not in columns]:
+        return [
+            f"reference: {path} lacks the column {', '.join(missing)}; a file of printed numbers has "
+            f"{', '.join(COLUMNS)}, with commas between them."
+        ]
     found = []
     for index, table in enumerate(study.tables):
         if table.reference is None:
             continue
+        found += [
+            f"tables[{index}].reference.where: '{name}' is no column of {path.name}. {suggest(name, columns)}"
+            for name in table.reference.where
+            if name not in columns
+        ]
         of_table = [row for row in rows if row["table"] == table.reference.table]
-        scored = {row.get("eval", "") for row in of_table if row.get("metric") == table.metric}
+        scored = {row["eval"] for row in of_table if row["metric"] == table.metric}
         if not of_table:
             tables = sorted({row["table"] for row in rows})
             found.append(

@@ -56,8 +56,7 @@ def plan_searches(study: Study) -> list[SearchPlan]:
         return []
     found: dict[tuple[str, str, str], SearchPlan] = {}
     for grid in grids_of(study):
-        here = any(entry.name == tune.partition or label == tune.partition for label, entry in _schemes(study, grid))
-        if not here or (grid.clients is not None and tune.clients not in grid.clients):
+        if not _schemes(study, grid) or (grid.clients is not None and tune.clients not in grid.clients):
             continue
         axes = ((study.datasets, grid.datasets), (study.backbones, grid.backbones), (study.methods, grid.methods))
         for dataset, backbone, method in product(*(chosen(entries, wanted) for entries, wanted in axes)):
@@ -70,13 +69,15 @@ def plan_searches(study: Study) -> list[SearchPlan]:
 
 
 def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
-    return chosen(study.partitions, grid.partitions)
+    """Those of a grid that the searches are for."""
+    wanted = chosen(study.partitions, [study.tune.partition] if study.tune else [])
+    return [scheme for scheme in chosen(study.partitions, grid.partitions) if scheme in wanted]
 
 
 def _space(study: Study, tune: Tune, at: Combination) -> Space:
     """What is searched for a combination, without what its entries state themselves."""
-    own = {"settings": at.method[1].settings, "backbone_settings": at.backbone[1].settings}
-    own["training"] = at.method[1].training
+    own: dict[str, Any] = {"settings": at.method[1].settings, "training": at.method[1].training}
+    own["backbone_settings"] = {**at.backbone[1].settings, **at.method[1].training}
     return {
         f"{part}.{name}": values
         for search in applying(study, tune.searches, at)
@@ -104,7 +105,7 @@ def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space)
             "datasets": alone(at.dataset),
             "backbones": alone(at.backbone),
             "methods": alone(at.method),
-            "partitions": [entry for _, entry in chosen(study.partitions, [tune.partition])][:1],
+            "partitions": alone(_schemes(study, grid)[0]),
             "clients": [tune.clients],
             "seeds": tune.seeds,
             "grids": [Grid(training=grid.training)],

@@ -92,11 +92,16 @@ def assign_roles(
     return handed
 
 
+def held_out_nodes(num_nodes: int, fraction: float | None) -> int:
+    """How many nodes a fraction is: none without one, else at least one, and not all."""
+    return 0 if fraction is None else min(max(1, round(fraction * num_nodes)), num_nodes - 1)
+
+
 def draw_held_out(num_nodes: int, fraction: float | None, seed: int, dataset: str) -> np.ndarray:
     """The nodes that no client gets, ascending int64 ids: the same for every scheme and number of clients at a seed."""
-    if fraction is None:
+    count = held_out_nodes(num_nodes, fraction)
+    if not count:
         return np.zeros(0, dtype=np.int64)
-    count = min(max(1, round(fraction * num_nodes)), num_nodes - 1)
     return np.sort(numpy_stream(seed, "held out", dataset).choice(num_nodes, count, replace=False))
 
 

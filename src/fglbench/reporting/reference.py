@@ -7,13 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from fglbench.config.printed import COLUMNS
 from fglbench.errors import ConfigError, StorageError, suggest
 from fglbench.reporting.records import Study, as_list, distinct, select
 
-COLUMNS = (
-    *("paper", "table", "task", "dataset", "method", "backbone", "variant", "partition", "clients"),
-    *("eval", "metric", "value", "std", "n_runs", "note"),
-)
 _NAMED = ("label", "method", "backbone")
 SAME = {"dataset": "dataset", "scheme": "partition", "clients": "clients", "method": "method", "backbone": "backbone"}
 
