@@ -2,7 +2,8 @@
 
 A job claims its card before torch is loaded and sees that one alone (`CUDA_VISIBLE_DEVICES`), so code never names a
 device number. Snakemake's `--resources gpu=N` says how many jobs run at once; the locks say which card each of them
-has, also between two workflows on one machine. A card that a scheduler gave to the job is left as it is.
+has, also between two workflows on one machine. The card that a scheduler gave to the job is left as it is; where it
+gave several, jobs claim among these.
 """
 
 import os
@@ -20,6 +21,8 @@ from fglbench.errors import FglbenchError
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
 _POLL_S = 0.2
+# Whatever TMPDIR says: jobs with folders for temporary files of their own must find each other's locks.
+_LOCKS = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
 
 
 class CardError(FglbenchError):
@@ -29,7 +32,8 @@ class CardError(FglbenchError):
 def list_cards(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The cards that this process may use, as `CUDA_VISIBLE_DEVICES` names them; asks nvidia-smi, never torch.
 
-    A value of `CUDA_VISIBLE_DEVICES` that is set already restricts them.
+    A value of `CUDA_VISIBLE_DEVICES` that is set already restricts them, as CUDA reads it: by index or by the beginning
+    of a UUID, up to the first that is no card. Parts of cards (MIG) are taken as they are named.
     """
     try:
         listed = subprocess.run(
@@ -38,16 +42,25 @@ def list_cards(environment: Mapping[str, str] = os.environ) -> list[str]:
         ).stdout.splitlines()  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return []
-    cards = [[field.strip() for field in line.split(",")] for line in listed if line.strip()]
+    fields = [[field.strip() for field in line.split(",")] for line in listed]
+    cards = {line[0]: line[1] for line in fields if len(line) == 2}
     allowed = environment.get(VARIABLE)
     if allowed is None:
-        return [uuid for _, uuid in cards]
-    names = [name.strip() for name in allowed.split(",") if name.strip()]
-    return [uuid for name in names for index, uuid in cards if name in (index, uuid)]
+        return list(cards.values())
+    found: list[str] = []
+    for name in (name.strip() for name in allowed.split(",")):
+        uuids = [uuid for index, uuid in cards.items() if name and (name == index or uuid.startswith(name))]
+        if name.startswith("MIG-"):
+            found.append(name)
+        elif len(uuids) == 1:
+            found.append(uuids[0])
+        else:
+            break
+    return found
 
 
 def given_by_scheduler(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a scheduler chose this job's cards."""
+    """Whether a scheduler chose this job's cards, one or more."""
     return VARIABLE in environment and any(name in environment for name in _SCHEDULERS)
 
 
@@ -61,7 +74,7 @@ def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None
         folder: where the locks are; all jobs of one machine and user must name the same.
 
     Yields:
-        The card, or None on CPU or where a scheduler has chosen.
+        The card, or None on CPU or where a scheduler has chosen one.
 
     Raises:
         CardError: "cuda" without a card.
@@ -70,10 +83,10 @@ def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None
         os.environ[VARIABLE] = ""
         yield None
         return
-    if given_by_scheduler():
+    cards = list_cards()
+    if given_by_scheduler() and len(cards) < 2:
         yield None
         return
-    cards = list_cards()
     if not cards:
         if device == "cuda":
             raise CardError(
@@ -82,7 +95,7 @@ def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None
             )
         yield None
         return
-    folder = folder or Path(tempfile.gettempdir()) / f"fglbench-cards-{os.getuid()}"
+    folder = folder or _LOCKS / f"fglbench-cards-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     slots = [(card, folder / f"{card}.{slot}.lock") for slot in range(jobs_per_card) for card in cards]
     lock, card = _first_free(slots)

@@ -5,11 +5,13 @@ memory of their libraries does not count as memory of training.
 """
 
 import math
+import os
 import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,32 +21,40 @@ from fglbench.config.expand import expand
 from fglbench.config.identity import Cell
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
-from fglbench.errors import DataError
+from fglbench.errors import DataError, StorageError
+from fglbench.processes import die_with
 from fglbench.stages.preprocess import FILE, split_checksum, split_of
 from fglbench.stages.run_record import is_complete
 from fglbench.stages.train import Progress, train
-from fglbench.storage import exclusive, read_json
+from fglbench.storage import exclusive, hash_file, read_json, write_json
 
 COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True)
 class Single:
-    """A validated configuration with one cell, and the folders of its stages."""
+    """A validated configuration with one cell, and the folders of its stages.
+
+    Attributes:
+        results: the results folder.
+        trained: where training and evaluation go; None: there as well.
+    """
 
     config: Config
     cell: Cell
     results: Path
+    trained: Path | None = None
 
     def folder(self, stage: str) -> Path:
         """Where a stage keeps all seeds of the cell; `download` has no seeds."""
         if stage == "download":
             return self.results / "download" / self.cell.dataset.slug
-        return (self.results / self.cell.folder(stage)).parent
+        return self.seed_folder(stage).parent
 
     def seed_folder(self, stage: str) -> Path:
         """The folder of the cell's seed in a stage."""
-        return self.results / self.cell.folder(stage)
+        own = self.trained if stage in ("train", "evaluate") else None
+        return (own or self.results) / self.cell.folder(stage)
 
 
 def one_cell(values: dict[str, Any], results: Path, source: str = COMMAND_LINE) -> Single:
@@ -108,8 +118,8 @@ def run_single(
     cell, config = single.cell, single.config
     prepared = single.seed_folder("preprocess") / FILE
     kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared))
+    _prepare_where_missing(single, own_process)
     if not kept:
-        _prepare_where_missing(single, own_process)
         if force:
             with exclusive(single.seed_folder("train")):
                 shutil.rmtree(single.seed_folder("train"), ignore_errors=True)
@@ -126,10 +136,23 @@ def run_single(
             memory_mb=config.jobs.memory_mb,
             progress=progress,
         )
-    if not (kept and (single.seed_folder("evaluate") / "metrics.json").exists()):
-        trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
-        evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
+    # Always: stored scores may be of another run, or of an older evaluation, and it takes far less than training.
+    trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
+    evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
+    _update_lists(single)
     return {**summary(single), "kept": kept}
+
+
+def _update_lists(single: Single) -> None:
+    """Puts the checksums of what is here now into the workflow's lists of this seed, so that it sees the change."""
+    for stage, name in (("train", "run.json"), ("evaluate", "metrics.json")):
+        file = single.seed_folder(stage) / name
+        key, digest = f"{file.parent.name}/{name}", hash_file(file)
+        for path in single.folder(stage).glob("seeds-*.json"):
+            with suppress(StorageError, AttributeError):  # a damaged list is the workflow's to find
+                listed = read_json(path)
+                if listed.get(key, digest) != digest:
+                    write_json(path, {**listed, key: digest})
 
 
 def prepare(single: Single) -> None:
@@ -163,7 +186,7 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
         prepare(single)
         return
     values = single.config.model_dump(mode="json")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),)) as pool:
         try:
             pool.submit(_prepare_in_child, values, single.results).result()
         except BrokenProcessPool as error:

@@ -68,9 +68,15 @@ def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
     found: BaseException | None = error
     while found is not None:
         number = found.errno if isinstance(found, OSError) else None
+        elsewhere = _elsewhere(found, path)
         if number in _FULL or os.strerror(errno.ENOSPC) in str(found):
-            reason = os.strerror(number or errno.ENOSPC)
+            path, reason = elsewhere or path, os.strerror(number or errno.ENOSPC)
             step = f"Make room there ('df -h {path.parent}' shows how much there is) and give the same command again."
+        elif number in _DENIED and elsewhere:
+            return DiskError(
+                f"{elsewhere} cannot be read or written: {os.strerror(number)}. Change its permissions, and give the "
+                "same command again. What was finished is untouched; nothing half-made was left."
+            )
         elif number in _DENIED:
             reason = os.strerror(number)
             step = "Make the folder writable, or choose another one as 'results', and give the same command again."
@@ -81,6 +87,14 @@ def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
             f"{path} cannot be written: {reason}. {step} What was finished is untouched; nothing half-made was left."
         )
     return None
+
+
+def _elsewhere(error: BaseException, path: Path) -> Path | None:
+    """The file that the system named, where it is not beside or below `path`."""
+    name = getattr(error, "filename", None)
+    if not isinstance(name, str):
+        return None
+    return None if Path(name).absolute().is_relative_to(Path(path).absolute().parent) else Path(name)
 
 
 @contextmanager
@@ -102,7 +116,10 @@ def check_writable(folder: Path) -> None:
         DiskError: it cannot.
     """
     folder = Path(folder).absolute()
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    nearest = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
+    if not nearest.is_dir():
+        reason = "a link to a folder that is not there" if nearest.is_symlink() else "not a folder"
+        raise DiskError(f"{folder} cannot be written: {nearest} is {reason}.")
     try:
         with tempfile.TemporaryFile(dir=nearest) as stream:
             stream.write(b"0")

@@ -93,7 +93,7 @@ def run_search(
             if grid and not study.get_trials(states=(TrialState.WAITING,)):
                 study.enqueue_trial(next(params for params in grid if params not in done))
             study.sampler = optuna.samplers.TPESampler(seed=derive(len(done), search.slug) % 2**32)
-            _try(study, study.ask(), search, values, results, threads)
+            _try(study, study.ask(), search, values, results, folder / "trials" / search.slug, threads)
         record = _record(search, study)
         write_json(folder / f"{search.slug}.json", record)
     return record
@@ -111,13 +111,15 @@ def _ended(record: dict[str, Any]) -> int:
     return sum(record["trials"].get(state.lower(), 0) for state in _COUNTED)
 
 
-def _try(study: Any, trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> None:
+def _try(
+    study: Any, trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, trials: Path, threads: int
+) -> None:
     """Runs one trial and tells the study how it ended."""
     import optuna
     from optuna.trial import TrialState
 
     try:
-        study.tell(trial, _value(trial, search, values, results, threads))
+        study.tell(trial, _value(trial, search, values, results, trials, threads))
     except optuna.TrialPruned:
         study.tell(trial, state=TrialState.PRUNED)
     except _FailedError as error:
@@ -147,7 +149,7 @@ def _grid(search: SearchPlan) -> list[dict[str, Any]]:
     return [dict(zip(search.space, picked, strict=True)) for picked in product(*lists)]
 
 
-def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, threads: int) -> float:
+def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, trials: Path, threads: int) -> float:
     """The mean validation accuracy of a trial.
 
     Raises:
@@ -169,12 +171,11 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
             trial.report(_mean(scores), len(scores))
             if _below_median(trial.study, scores):
                 raise optuna.TrialPruned(f"below the median of other trials after {len(scores)} of the seeds")
-        single = Single(config, cell, results)
-        done = run_single(single, threads=threads)
+        # In a folder of its own: what is trained for a study, or by another search, is not this search's to remove.
+        single = Single(config, cell, results, trained=trials)
+        run_single(single, threads=threads)
         metrics = read_json(single.seed_folder("evaluate") / "metrics.json")
-        if not done["kept"]:  # only its score is needed
-            for stage in ("train", "evaluate"):
-                shutil.rmtree(single.seed_folder(stage), ignore_errors=True)
+        shutil.rmtree(trials)  # only its score is needed
         state, reason = metrics["outcome"]["state"], metrics["outcome"]["reason"]
         if state in TRIED_AGAIN:
             raise _FailedError(f"{state}: {reason}")

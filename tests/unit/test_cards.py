@@ -48,6 +48,12 @@ def test_cards_are_listed_and_restricted(two_cards, monkeypatch):
     assert list_cards({VARIABLE: "1"}) == ["GPU-b"]
     assert list_cards({VARIABLE: "GPU-b,0"}) == ["GPU-b", "GPU-a"]
     assert list_cards({VARIABLE: ""}) == []
+    assert list_cards({VARIABLE: "0,-1,1"}) == ["GPU-a"]  # CUDA stops there
+    assert list_cards({VARIABLE: "GPU-"}) == []  # which of the two is not said
+    assert list_cards({VARIABLE: "MIG-1,GPU-b"}) == ["MIG-1", "GPU-b"]
+    program = two_cards.parent / "bin" / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'No devices were found'\necho '0, GPU-a'\n")
+    assert list_cards() == ["GPU-a"]
     monkeypatch.setenv("PATH", "/nowhere")
     assert list_cards() == []
 
@@ -90,6 +96,24 @@ def test_a_schedulers_choice_is_left_alone(two_cards, monkeypatch):
         assert card is None
         assert os.environ[VARIABLE] == "7"
     assert not two_cards.exists()
+
+
+def test_of_several_cards_from_a_scheduler_each_job_sees_one(two_cards, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "0,1")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    running = [start(two_cards, 1, 2.0) for _ in range(2)]
+    seen = {job.communicate(timeout=120)[0].split()[1] for job in running}
+    assert seen == {"GPU-a", "GPU-b"}
+
+
+def test_locks_are_where_all_jobs_of_a_machine_look(two_cards, monkeypatch):
+    """Also those whose scheduler gives each a folder of its own for temporary files."""
+    asked = "from fglbench.cards import _LOCKS; print(_LOCKS)"
+    seen = set()
+    for name in ("one", "two"):
+        monkeypatch.setenv("TMPDIR", str(two_cards.parent / name))
+        seen.add(subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout)
+    assert len(seen) == 1
 
 
 def test_cpu_sees_no_card(two_cards):

@@ -19,6 +19,7 @@ from fglbench.stages.collect import _write_parquet
 from fglbench.stages.download import download
 from fglbench.storage import (
     check_writable,
+    disk_trouble,
     exclusive,
     replacing,
     replacing_directory,
@@ -27,6 +28,30 @@ from fglbench.storage import (
 )
 
 LARGE = np.random.default_rng(0).random(100_000)
+
+
+def test_the_file_that_the_system_refused_is_named(tmp_path: Path) -> None:
+    """Which may be one that a user's dataset or method reads."""
+    own = tmp_path / "own" / "graph.csv"
+    for error, words in (
+        (PermissionError(13, "denied", str(own)), f"{own} cannot be read or written: Permission denied"),
+        (PermissionError(13, "denied", str(tmp_path / "results" / "a")), "a.json cannot be written: Permission denied"),
+        (
+            OSError(28, "full", "/other/x"),
+            "/other/x cannot be written: No space left on device. Make room there ('df -h /other'",
+        ),
+        (PermissionError(13, "denied"), "a.json cannot be written: Permission denied"),
+    ):
+        found = disk_trouble(error, tmp_path / "results" / "a.json")
+        assert found is not None and words in str(found)
+
+
+def test_a_link_to_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    (tmp_path / "results").symlink_to(tmp_path / "unmounted")
+    with pytest.raises(
+        DiskError, match=r"results/x cannot be written: .*results is a link to a folder that is not there"
+    ):
+        check_writable(tmp_path / "results" / "x")
 
 
 def npz(path: Path) -> None:

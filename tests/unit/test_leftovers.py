@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fglbench.cli import main
 from fglbench.stages.verify import leftovers
+from fglbench.storage import exclusive, replacing, replacing_directory
 
 
 def test_locks_are_no_half_made_files(tmp_path: Path) -> None:
@@ -23,3 +24,12 @@ def test_locks_are_no_half_made_files(tmp_path: Path) -> None:
     assert main(["verify", "--repair", "--results", str(tmp_path)]) == 0
     assert leftovers(tmp_path) == []
     assert all((tmp_path / name).exists() for name in kept)
+
+
+def test_what_a_process_is_at_is_no_leftover(tmp_path: Path) -> None:
+    folder, text = tmp_path / "train" / "seed0", tmp_path / "studies" / "study.json"
+    with exclusive(folder), replacing_directory(folder) as half, exclusive(text), replacing(text) as other:
+        (half / "history.npz").touch()
+        assert leftovers(tmp_path) == []
+        assert main(["verify", "--repair", "--results", str(tmp_path)]) == 0
+        assert half.exists() and other.exists()

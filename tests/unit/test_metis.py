@@ -1,13 +1,17 @@
 """METIS: what it is given, what becomes of a crash, and how empty parts are filled."""
 
+import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 
 from fglbench.datasets.base import Graph, canonical_edges
-from fglbench.errors import PartitionError
+from fglbench.errors import DiskError, PartitionError, ResourceError
 from fglbench.partition import _child
 from fglbench.partition._search import metis_membership
 from fglbench.partition.base import assign_clients, parts_of
@@ -104,6 +108,50 @@ def test_a_crash_of_the_child_is_a_named_error(monkeypatch, program, message):
     monkeypatch.setattr(metis, "TIME_LIMIT_S", 1)
     with pytest.raises(PartitionError, match=rf"dataset 'path', scheme 'metis', 2 clients: {message}"):
         assign_clients(graph_of(nx.path_graph(6)), "path", "metis", 2, {}, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "message"),
+    [
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            ResourceError,
+            "METIS crashed with SIGKILL: memory",
+        ),
+        ("raise MemoryError", ResourceError, r"METIS failed with exit status 1 \(MemoryError\): memory ran out"),
+        ("raise OSError(28, 'No space left on device')", DiskError, "is full. Make room there"),
+    ],
+)
+def test_passing_trouble_is_not_taken_for_a_partition_that_cannot_be_made(monkeypatch, program, kind, message):
+    monkeypatch.setattr(_child, "COMMAND", [sys.executable, "-c", program])
+    with pytest.raises(kind, match=message):
+        assign_clients(graph_of(nx.path_graph(6)), "path", "metis", 2, {}, seed=0)
+
+
+def test_the_child_ends_with_its_parent(tmp_path):
+    sleeps = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+    (tmp_path / "sleeper.py").write_text(f"def sleep():\n    {sleeps}\n")
+    program = (
+        "import sleeper; from fglbench.partition._child import in_child; in_child(sleeper.sleep, {}, {}, 600, 'it')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env=environment)
+    deadline = time.time() + 60
+    while not (tmp_path / "pid").exists() and time.time() < deadline:
+        time.sleep(0.05)
+    child = int((tmp_path / "pid").read_text())
+    parent.kill()
+    parent.wait()
+    while alive(child) and time.time() < deadline:
+        time.sleep(0.05)
+    assert not alive(child)
+
+
+def alive(process: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def test_an_exception_in_the_child_is_quoted():

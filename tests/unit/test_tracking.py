@@ -16,7 +16,7 @@ from fglbench.stages.track import track
 from fglbench.storage import read_json, write_json
 from fglbench.tracking import TrackingError, mlflow_store
 from fglbench.tracking.postponed import failed_imports, postpone
-from fglbench.tracking.runs import tracked_runs
+from fglbench.tracking.runs import _records, tracked_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 4
@@ -135,6 +135,14 @@ def test_every_finished_cell_is_one_run_with_parameters_metrics_and_curves(resul
     losses = client.get_metric_history(runs["aa"].info.run_id, "round/train_loss")
     assert [point.step for point in losses] == [0, 2, 3]
     assert [file.path for file in client.list_artifacts(runs["aa"].info.run_id)] == ["run.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "null", "[1]"])
+def test_a_damaged_record_of_another_study_is_passed_over(results: Path, content: str) -> None:
+    broken = results / "train" / "a" / "b" / "c" / "seed0" / "run.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text(content)
+    assert len(list(_records(results))) == len(list(results.glob("train/*/*/*/seed*/run.json"))) - 1
 
 
 def test_a_centralised_cell_is_one_run_that_names_all_its_columns(results: Path) -> None:

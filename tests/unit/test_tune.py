@@ -14,9 +14,12 @@ import yaml
 
 from fglbench import tuning
 from fglbench.cli import main
+from fglbench.config.expand import expand
 from fglbench.config.load import load_study
+from fglbench.config.schema import Config
 from fglbench.config.searches import plan_searches
 from fglbench.errors import ConfigError
+from fglbench.single import Single, run_single
 from fglbench.storage import write_json
 from fglbench.tuning import run_search, write_tuned
 
@@ -134,6 +137,19 @@ def test_lists_are_tried_out_and_the_best_setting_is_the_one_validation_prefers(
     study = load_study(write(tmp_path, datasets=["digits"], tuned="found"))
     (override,) = study.overrides
     assert (override.datasets, override.methods, override.training) == (["digits"], ["fedavg"], {"lr": 0.1})
+
+
+def test_what_is_trained_for_a_study_is_not_a_searchs_to_remove(tmp_path):
+    tune = {**STUDY["tune"], "searches": [{"methods": ["fedavg"], "training": {"lr": [0.1]}}]}
+    (search,) = plan_searches(load_study(write(tmp_path, tune=tune)))
+    config = Config.model_validate({**search.trial({"training.lr": 0.1}).model_dump(), **VALUES})
+    singles = [Single(config, cell, tmp_path / "results") for cell in expand(config).cells]
+    for single in singles:
+        run_single(single)
+    kept = [single.seed_folder(stage) for single in singles for stage in ("train", "evaluate")]
+    assert run_search(search, 1, VALUES, tmp_path / "results", tmp_path / "tune")["trials"] == {"complete": 1}
+    assert all(folder.is_dir() for folder in kept)
+    assert not list((tmp_path / "tune").rglob("run.json"))
 
 
 def test_a_trial_below_the_median_of_whole_ones_gets_no_more_seeds(tmp_path):

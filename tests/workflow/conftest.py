@@ -1,6 +1,7 @@
 """A small study run by the real workflow in a folder of its own."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +36,12 @@ def run_snakemake(folder: Path, *arguments: str, **environment: str) -> subproce
     return subprocess.run(
         command, cwd=folder, env={**clean, "OMP_NUM_THREADS": "1", **environment}, capture_output=True, text=True
     )
+
+
+def job_counts(output: str) -> dict[str, int]:
+    """Rule -> number of jobs, from the statistics that a dry run prints."""
+    table = output.split("Job stats:")[1].split("total")[0]
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, flags=re.M)}
 
 
 def write_config(folder: Path, **changes: object) -> None:

@@ -1,14 +1,17 @@
 """Damaged files are found by their checksums, named, and made again; what is unharmed stays."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fglbench.cli import main
+from fglbench.single import run_cell
 from fglbench.stages.verify import find_damage
 
-from .conftest import run_snakemake
+from .conftest import job_counts, run_snakemake
 
 FILES = {
     "graph": "download/karate/graph.npz",
@@ -52,6 +55,26 @@ def flip(path: Path) -> None:
 
 def test_a_finished_study_has_no_damage(finished: Path):
     assert list(find_damage(finished / "results")) == []
+
+
+def test_a_cell_that_was_trained_again_by_itself_is_no_damage(study: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(study)
+    values = yaml.safe_load((study / "my.yaml").read_text())
+    run = json.loads(the(study, "record").read_text())
+    cell = {"datasets": ["karate"], "partitions": ["random"], "methods": ["fedavg"], "seeds": [1]}
+    record = run_cell({**values, **cell}, study / "results", force=True)
+    assert record["cell"] == run["cell"] and json.loads(the(study, "record").read_text()) != run
+    assert list(find_damage(study / "results")) == []
+    counts = job_counts(run_snakemake(study, "-n").stdout)
+    assert counts["evaluate_cell"] == counts["collect_study"] == 1
+    assert "train_cell" not in counts
+
+
+def test_a_list_that_names_no_seed_is_damaged(study: Path):
+    path = the(study, "list")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "foo": "bar"}))
+    (study / "results" / "split" / "karate" / the(study, "split").parents[1].name / "seed0-old").mkdir()
+    assert [damage.reason for damage in find_damage(study / "results")] == ["names what is no file of a seed"]
 
 
 @pytest.mark.parametrize("what", sorted(set(FILES) - LISTS))

@@ -16,13 +16,7 @@ from fglbench.cli import main
 from fglbench.commands.new import write_component
 from fglbench.datasets import catalogue
 
-from .conftest import ROOT, run_snakemake, write_config
-
-
-def job_counts(output: str) -> dict[str, int]:
-    """Rule -> number of jobs, from the statistics that a dry run prints."""
-    table = output.split("Job stats:")[1].split("total")[0]
-    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, flags=re.M)}
+from .conftest import ROOT, job_counts, run_snakemake, write_config
 
 
 def test_a_study_ends_in_tables_figures_report_and_tracking(finished: Path):
@@ -62,6 +56,15 @@ def test_named_targets_are_complete_after_a_full_run(finished: Path, target: str
     again = run_snakemake(finished, "-n", target)
     assert again.returncode == 0
     assert "Nothing to be done" in again.stdout + again.stderr
+
+
+def test_another_mirror_or_folder_of_components_makes_nothing_anew(finished: Path, tmp_path: Path):
+    folder = tmp_path / "study"
+    shutil.copytree(finished, folder)
+    for name in ("mirror", "own"):
+        (folder / name).mkdir()
+    write_config(folder, data={"mirror": "mirror"}, components=["own"])
+    assert "Nothing to be done" in run_snakemake(folder, "-n").stdout
 
 
 def test_a_changed_method_repeats_itself_alone(finished: Path, tmp_path: Path):

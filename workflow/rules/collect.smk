@@ -23,9 +23,10 @@ rule collect_study:
         mem_mb=grows(4000),
         runtime=grows(30),
     params:
+        version=COLLECT_VERSION,
         study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
         results=lambda wildcards, input: RESULTS,
-        components=PLAN.components,
+        components=lambda wildcards, input: PLAN.components,
         not_run=lambda wildcards: PLAN.not_run(wildcards.study),
         published=lambda wildcards: PLAN.adopted(wildcards.study),
     message:

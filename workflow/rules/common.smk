@@ -9,13 +9,13 @@ from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from fglbench.config.identity import EVALUATE_VERSION
+from fglbench.config.identity import COLLECT_VERSION, EVALUATE_VERSION, REPORT_VERSION
 from fglbench.config.load import typed
 from fglbench.config.plan import Plan
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.job import share_package
-from fglbench.storage import check_writable
+from fglbench.storage import check_writable, fingerprint
 from fglbench.tracking.postponed import failed_imports
 from fglbench.workplace import claim, look
 

@@ -15,10 +15,11 @@ rule download_dataset:
     resources:
         mem_mb=grows(PLAN.download_mb),
         runtime=grows(PLAN.download_min),
+    # What only says where to look is derived for Snakemake, so that a change of it makes nothing anew.
     params:
         dataset=PLAN.dataset,
-        mirror=PLAN.mirror,
-        components=PLAN.components,
+        mirror=lambda wildcards, input: PLAN.mirror,
+        components=lambda wildcards, input: PLAN.components,
         forbidden=lambda wildcards, input: PLAN.forbidden,
     message:
         "download {wildcards.dataset}"

@@ -25,6 +25,8 @@ for study in PLAN.studies:
         resources:
             mem_mb=grows(2000),
             runtime=grows(20),
+        params:
+            version=REPORT_VERSION,
         message:
             f"figures of study {study}"
         script:

@@ -25,6 +25,7 @@ for study in PLAN.studies:
             mem_mb=grows(2000),
             runtime=grows(10),
         params:
+            version=REPORT_VERSION,
             tables=lambda wildcards, input, study=study: f"{RESULTS}/tables/{study}",
             figures=lambda wildcards, input, study=study: f"{RESULTS}/figures/{study}",
         message:

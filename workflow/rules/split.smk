@@ -19,7 +19,7 @@ rule split_dataset:
         runtime=grows(60),
     params:
         partition=PLAN.partition,
-        components=PLAN.components,
+        components=lambda wildcards, input: PLAN.components,
     message:
         "split {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

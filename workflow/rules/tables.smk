@@ -24,7 +24,8 @@ for study in PLAN.studies:
             mem_mb=grows(2000),
             runtime=grows(10),
         params:
-            references=str(REFERENCES),
+            version=REPORT_VERSION,
+            references=lambda wildcards, input: str(REFERENCES),
         message:
             f"tables of study {study}"
         script:

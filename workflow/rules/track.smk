@@ -2,6 +2,8 @@
 
 
 # Read once, before any job: Snakemake keeps a job's params after it, and a new number has the import tried again.
+# Another server has none of the runs. A hash, for an address may hold a password.
+TRACKED_TO = fingerprint(PLAN.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or "")
 FAILED_IMPORTS = {study: failed_imports(Path(f"{RESULTS}/tracking/{study}.json")) for study in PLAN.studies}
 
 
@@ -24,11 +26,12 @@ rule track_study:
         runtime=grows(60),
     params:
         uri=PLAN.config.tracking.uri,
+        server=TRACKED_TO,
         experiment=PLAN.config.tracking.experiment,
         results=lambda wildcards, input: RESULTS,
         failures=lambda wildcards: FAILED_IMPORTS[wildcards.study],
         settings=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
-        components=PLAN.components,
+        components=lambda wildcards, input: PLAN.components,
     message:
         "import the runs of study {wildcards.study} into MLflow"
     script:

@@ -29,8 +29,8 @@ rule train_cell:
             memory_mb=PLAN.config.jobs.memory_mb,
             memory_limit_mb=PLAN.config.jobs.memory_limit_mb,
             timeout_min=PLAN.config.jobs.train_timeout_min,
-            components=PLAN.components,
         ),
+        components=lambda wildcards, input: PLAN.components,
     message:
         "train {wildcards.method} on {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

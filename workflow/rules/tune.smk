@@ -27,8 +27,8 @@ rule tune_search:
         memory_limit_mb=PLAN.config.jobs.memory_limit_mb,
         data=lambda wildcards, input: {"mirror": PLAN.mirror, "download": PLAN.config.data.download},
         results=lambda wildcards, input: RESULTS,
-        studies=str(STUDIES),
-        components=PLAN.components,
+        studies=lambda wildcards, input: str(STUDIES),
+        components=lambda wildcards, input: PLAN.components,
     message:
         "search {wildcards.search}"
     script:
@@ -57,7 +57,7 @@ for study in PLAN.searches:
             runtime=grows(5),
         params:
             study=PLAN.studies[study].study.model_dump(mode="json"),
-            components=PLAN.components,
+            components=lambda wildcards, input: PLAN.components,
         message:
             f"settings found for study {study}"
         script:

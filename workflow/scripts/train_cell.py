@@ -17,6 +17,7 @@ with logged(snakemake.log[0]):
         folder,
         threads=snakemake.threads,
         log=snakemake.log[0],
+        components=snakemake.params.components,
         **snakemake.params.options,
     )
     finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / "run.json" for seed in cells], refused)

@@ -6,8 +6,8 @@ from fglbench.cards import claimed_card
 from fglbench.config.schema import Study
 from fglbench.config.searches import plan_searches
 from fglbench.config.tuned import shipped_searches
+from fglbench.processes import limit_memory
 from fglbench.registry import use_folders
-from fglbench.stages._train_child import limit_memory
 from fglbench.stages.job import logged
 from fglbench.tuning import run_search
 

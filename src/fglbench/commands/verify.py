@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from fglbench.errors import StorageError
+from fglbench.storage import check_writable
 from fglbench.workplace import working_on
 
 
@@ -25,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     results = Path(args.results)
     if not results.is_dir():
         raise StorageError(f"{results} is not a folder; name the results folder with --results DIR.")
+    if args.repair:
+        check_writable(results)
     with working_on(results) if args.repair else nullcontext():
         found = list(find_damage(results))
         for damage in found:

@@ -5,15 +5,10 @@ parent must know something. It ends when its parent does, however that ends, and
 of its seeds, so these are free exactly when nothing runs any more.
 """
 
-import ctypes
 import faulthandler
 import json
 import os
-import resource
-import signal
 import sys
-import threading
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +16,10 @@ from typing import Any
 
 from fglbench.cards import claimed_card
 from fglbench.errors import FglbenchError
+from fglbench.processes import die_with, limit_memory
 from fglbench.registry import use_folders
 from fglbench.stages.train import Watcher, train
 from fglbench.storage import disk_trouble
-
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's sys/prctl.h
-_POLL_S = 1.0
 
 
 class Reporter(Watcher):
@@ -58,30 +51,6 @@ def _leave() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(1)
-
-
-def die_with(parent: int) -> None:
-    """Has this process killed when its parent, of that process id, ends; also where the parent cannot catch why."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    else:
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # it ended before the call above
-        os._exit(1)
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_POLL_S)
-    os._exit(1)
-
-
-def limit_memory(memory_limit_mb: int | None) -> None:
-    """Lets allocations beyond the limit fail; it counts what this process may write to, not files that it maps."""
-    if memory_limit_mb is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_limit_mb * 2**20, resource.RLIM_INFINITY))
-    with suppress(OSError):  # where the system itself runs out, this process is the one to end
-        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def _main(events: int) -> None:

@@ -42,7 +42,7 @@ def is_complete(folder: Path, cell: str, split: str | None) -> bool:
             and record["outcome"]["state"] not in TRIED_AGAIN
             and all(hash_file(folder / name) == digest for name, digest in record["files"].items())
         )
-    except (StorageError, OSError, KeyError):
+    except (StorageError, OSError, KeyError, TypeError, AttributeError):
         return False
 
 

@@ -9,12 +9,14 @@ Snakemake makes a missing file again where something that is missing too needs i
 the later stages and the summary of the studies concerned; stages keep by content what is unharmed.
 """
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from fglbench.config.identity import seeds_of
 from fglbench.datasets.base import content_hash, load_graph
@@ -29,6 +31,8 @@ CHECKSUMS = "checksums"
 
 _STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
 """The stages with seeds, in their order, and the file of a seed that each writes last."""
+
+_SEED = re.compile(r"seed\d+")
 
 Hashes = Mapping[str, set[str]]
 
@@ -81,9 +85,25 @@ def repair(results: Path, damage: Damage) -> None:
 def leftovers(results: Path) -> list[Path]:
     """Half-made files and folders of jobs that were killed: temporary names that nobody will rename any more.
 
-    Locks, which end in `.lock`, are none: another process may hold one.
+    Locks, which end in `.lock`, are none, nor is what a process is at that holds one.
     """
-    return sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
+    found = sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
+    return [path for path in found if not _in_the_making(path)]
+
+
+def _in_the_making(path: Path) -> bool:
+    """Whether another process holds the lock of what a temporary name will become, or of the folder that it is in."""
+    folder = path.name[1:].rpartition(".")[0]  # a file's name has its suffix once more at the end
+    targets = (path.with_name(folder), path.with_name(folder.rpartition(".")[0] or folder), path.parent)
+    for lock in (target.with_name(f".{target.name}.lock") for target in targets):
+        if not lock.exists():
+            continue
+        try:
+            with FileLock(lock, timeout=0):
+                pass
+        except Timeout:
+            return True
+    return False
 
 
 def _graph_damage(results: Path, folder: Path) -> Iterator[Damage]:
@@ -112,9 +132,13 @@ def _stage_damage(results: Path, stage: str, folder: Path) -> Iterator[Damage]:
             yield Damage(path, "cannot be read", (path,), place, frozenset(_seeds(path)))
             continue
         for name, digest in listed.items():
+            if not isinstance(digest, str) or not _SEED.fullmatch(name.partition("/")[0]):
+                yield Damage(path, "names what is no file of a seed", (path,), place, frozenset(_seeds(path)))
+                continue
             # A seed that failed and was tried again is in an older list with another hash.
             hashes.setdefault(name, set()).add(digest)
-    seeds = {path.name for path in folder.glob("seed[0-9]*/")} | {name.partition("/")[0] for name in hashes}
+    seeds = {path.name for path in folder.glob("seed[0-9]*/") if _SEED.fullmatch(path.name)}
+    seeds |= {name.partition("/")[0] for name in hashes}
     for seed in sorted(seeds):
         for path, reason in _seed_damage(stage, folder / seed, hashes):
             yield Damage(path, reason, (folder / seed,), place, frozenset({int(seed.removeprefix("seed"))}))

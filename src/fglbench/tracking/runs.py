@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fglbench.errors import StorageError
 from fglbench.reporting.records import FIELDS, Study
 from fglbench.storage import fingerprint, read_json
 
@@ -66,9 +68,11 @@ def tracked_runs(study: Study, results: Path, specs: Mapping[str, Any] | None = 
 
 
 def _records(results: Path) -> Iterator[tuple[str, tuple[Path, dict[str, Any]]]]:
+    """The records of all runs there; those of other studies may be damaged, or be replaced just now."""
     for path in sorted(Path(results).glob("train/*/*/*/seed*/run.json")):
-        record = read_json(path)
-        yield record["cell"], (path, record)
+        with suppress(StorageError, KeyError, TypeError):
+            record = read_json(path)
+            yield record["cell"], (path, record)
 
 
 def _tracked(
