@@ -71,15 +71,15 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
     """The backbone and the method of a combination, with the settings that overrides give them."""
     found = applying(study, study.overrides, at)
-    backbone = _with_settings(at.backbone[1], [override.backbone_settings for override in found])
+    backbone = _overridden(at.backbone[1], [override.backbone_settings for override in found])
     promised = {key: value for key, value in at.method[1].training.items() if key in backbone.settings}
     return (
         with_settings(backbone, {**backbone.settings, **promised}),
-        _with_settings(at.method[1], [override.settings for override in found]),
+        _overridden(at.method[1], [override.settings for override in found]),
     )
 
 
-def _with_settings(entry: Entry, given: list[dict[str, Any]]) -> Entry:
+def _overridden(entry: Entry, given: list[dict[str, Any]]) -> Entry:
     values: dict[str, Any] = {}
     for change in given:
         values |= change
