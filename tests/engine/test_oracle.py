@@ -79,6 +79,11 @@ def cora(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, C
     return {False: case, True: whole(case, tmp_path_factory.mktemp("cora-whole"))}
 
 
+# Steps are of 0.01. Adam divides by the size of the gradient: where that is rounding alone, so is the step, and
+# processors round differently.
+TOLERANCE = 1e-3
+
+
 def assert_agree(
     case: Case,
     backbone_name: str,
@@ -114,13 +119,13 @@ def assert_agree(
     assert set(parameters) == set(expected.weights[0])
     for name, stack in parameters.items():
         torch.testing.assert_close(
-            stack.detach(), torch.stack([own[name] for own in expected.weights]), rtol=0, atol=1e-4
+            stack.detach(), torch.stack([own[name] for own in expected.weights]), rtol=0, atol=TOLERANCE
         )
     assert any((initial[name] - stack[0]).abs().max() > 0.01 for name, stack in parameters.items())  # it has trained
     view = federation.view(np.arange(federation.num_clients), backbone.hops, backbone.propagations, training=False)
     with torch.no_grad():
         logits = backbone.forward(parameters, view, no_dropout).logits
-    torch.testing.assert_close(logits, torch.cat(expected.logits), rtol=0, atol=1e-4)
+    torch.testing.assert_close(logits, torch.cat(expected.logits), rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(result.history["train_loss"], expected.losses, rtol=0, atol=1e-4)
     for name in ("val", "test"):
         np.testing.assert_array_equal(result.history[f"{name}_correct"], expected.correct[name])
