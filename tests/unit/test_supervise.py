@@ -120,6 +120,16 @@ def test_a_crash_is_an_outcome_and_is_tried_again_alone(tmp_path: Path, harm: st
     assert again[1] == second
 
 
+@pytest.mark.parametrize("on_card", [True, False])
+def test_after_a_failure_on_a_card_the_next_seed_has_another_process(tmp_path: Path, on_card: bool):
+    """A failed assertion on the card would fail it as well; here the failure is said to be of a card."""
+    seen = tmp_path / "seen"
+    says = f"import fglbench.stages.train as t; t._may_have_spoilt = lambda record: {on_card}"
+    harm = f"{says}; open({str(seen)!r}, 'a').write(f'{{os.getpid()}} '); raise RuntimeError('assert')"
+    assert states(Job(tmp_path, harm, once=False).run()) == ["failed", "failed"]
+    assert len(set(seen.read_text().split())) == (2 if on_card else 1)
+
+
 def test_a_seed_that_takes_too_long_is_ended(tmp_path: Path):
     job = Job(tmp_path, "time.sleep(600)")
     first, second = job.run(timeout_min=0.4)

@@ -45,6 +45,10 @@ class Reporter(Watcher):
     def ended(self, seed: int) -> None:
         self.report(ended=seed)
 
+    def spoilt(self) -> None:
+        self.report(spoilt=True)
+        _leave()
+
 
 def _leave() -> None:
     with suppress(OSError):

@@ -4,6 +4,7 @@ that process with it. So no cell can take the study down: not by a crash, its me
     seed runs longer than the limit      killed, `timeout`; the next seed goes on
     memory runs out, or SIGKILL          again with half the clients at once, down to one; then `oom`
     any other end in the midst of a seed `failed`
+    a seed failed on a card              recorded; the next one in another process, for the card's context may be lost
 
 A child that was told to stop (SIGTERM, as by a scheduler) records nothing: the job ends with an error and is tried
 again as a whole. No torch here: the start of one more process is all that this costs.
@@ -45,6 +46,7 @@ class _Run:
     finished: list[int] = field(default_factory=list)
     memory: str | None = None
     error: str | None = None
+    spoilt: bool = False
     timed_out: bool = False
     status: int = 0
 
@@ -57,6 +59,7 @@ class _Run:
         self.machine |= event.get("machine", {})
         self.memory = event.get("out_of_memory", self.memory)
         self.error = event.get("error", self.error)
+        self.spoilt = event.get("spoilt", self.spoilt)
 
 
 def train_supervised(
@@ -107,6 +110,8 @@ def train_supervised(
             del left[seed]
         if not left:
             return
+        if run.spoilt:
+            continue
         if run.error is not None:
             raise TrainingError(run.error)
         if run.seed is None or (-run.status in _TOLD_TO_STOP and not run.timed_out):

@@ -54,6 +54,9 @@ class Watcher:
     def ended(self, seed: int) -> None:
         """The seed's record is there."""
 
+    def spoilt(self) -> None:
+        """What failed on a card may have left this process unable to use it: other seeds belong into another one."""
+
 
 def train(
     graph_folder: Path,
@@ -96,6 +99,7 @@ def train(
         "mode": mode,
     }
     for seed, cell in cells.items():
+        spoilt = False
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
             if is_complete(folder / f"seed{seed}", cell, split_of(prepared_folder / f"seed{seed}" / FILE)):
@@ -104,7 +108,16 @@ def train(
                 folders = graph_folder, prepared_folder / f"seed{seed}", folder / f"seed{seed}"
                 record = train_seed(*folders, specs, seed, cell, settings, log, progress(seed), watcher)
                 print(f"seed {seed}: {describe(record)}", flush=True)
+                spoilt = _may_have_spoilt(record)
             watcher.ended(seed)
+        if spoilt:
+            watcher.spoilt()
+
+
+def _may_have_spoilt(record: dict[str, Any]) -> bool:
+    """After some errors, such as a failed assertion on a card, CUDA answers every call of a process with that error."""
+    on_card = (record["device"] or {}).get("type") == "cuda"
+    return on_card and record["outcome"]["state"] in ("failed", "oom")
 
 
 def train_seed(
