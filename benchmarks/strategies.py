@@ -3,7 +3,7 @@
 GCN, hidden 64, dropout 0.5, Louvain clients, without evaluation, one torch thread. All methods and plain loops take
 turns, so that a machine that is busy now and then slows them all; ratios are medians over the turns.
 
-    python benchmarks/strategies.py --datasets cora pubmed --mirror DIR
+    python benchmarks/strategies.py --datasets cora pubmed --methods scaffold fedgta --mirror DIR
 """
 
 import argparse
@@ -53,14 +53,14 @@ def plain_loops(
     }
 
 
-def measure(case: Case, rounds: int, plain_rounds: int, repeats: int) -> None:
+def measure(case: Case, methods: list[str], rounds: int, plain_rounds: int, repeats: int) -> None:
     """Prints a line for each method."""
     federation = case.federation("gcn", **SETTINGS)
     initial = backbone_of(federation, "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
     plan = oracle.Plan("gcn", SETTINGS, rounds=plain_rounds, local_epochs=LOCAL_EPOCHS)
     clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
-    names = [name for name in registry.names("method") if name != "global"]
-    plain = plain_loops(plan, initial)
+    names = ["fedavg", *(name for name in methods if name != "fedavg")]
+    plain = {name: loop for name, loop in plain_loops(plan, initial).items() if name in names}
     engine_seconds(case, "fedavg", 2)
     ours: dict[str, list[float]] = {name: [] for name in names}
     theirs: dict[str, list[float]] = {name: [] for name in plain}
@@ -81,6 +81,8 @@ def measure(case: Case, rounds: int, plain_rounds: int, repeats: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=["cora", "pubmed", "physics"])
+    known = [name for name in registry.names("method") if name != "global"]
+    parser.add_argument("--methods", nargs="+", default=known, choices=known, help="beside fedavg (all)")
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--plain-rounds", type=int, default=4, help="rounds of the plain loops")
@@ -93,7 +95,7 @@ def main() -> None:
         print(f"{dataset:10} {'ms a round':>10} {'to fedavg':>10} {'faster x':>10}")
         with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
             case = make_case(dataset, arguments.clients, arguments.mirror, Path(temporary))
-            measure(case, arguments.rounds, arguments.plain_rounds, arguments.repeats)
+            measure(case, arguments.methods, arguments.rounds, arguments.plain_rounds, arguments.repeats)
 
 
 if __name__ == "__main__":
