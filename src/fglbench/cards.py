@@ -83,8 +83,9 @@ def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None
         os.environ[VARIABLE] = ""
         yield None
         return
-    cards = list_cards()
-    if given_by_scheduler() and len(cards) < 2:
+    given = given_by_scheduler()
+    cards = [] if given and "," not in os.environ[VARIABLE] else list_cards()
+    if given and len(cards) < 2:
         yield None
         return
     if not cards:

@@ -63,7 +63,8 @@ def _print_dataset(args: argparse.Namespace) -> None:
     part = dataset_part(Entry.model_validate({"name": args.name, **settings}))
     folder = Path(args.results) / "download" / part.slug
     print(format_row(spec, spec.counts_for(settings)), end="\n\n", flush=True)
-    if not (args.download or stored_card(part.spec, folder)):
+    card = stored_card(part.spec, folder)
+    if card is None and not args.download:
         if spec.needs_files and mirror is None:
             stale = f"what is in {folder} is damaged, or of another version"
             why = stale if (folder / "graph.json").exists() else f"it is not in {folder}"
@@ -75,7 +76,7 @@ def _print_dataset(args: argparse.Namespace) -> None:
         if reason := why_unavailable(spec, mirror, may_download=False):
             print(f"The numbers of its graph are not known here: {reason}.")
             return
-    card = download(part.spec, folder, mirror, _forbidden() if args.download else "--download is not given")
+    card = card or download(part.spec, folder, mirror, _forbidden() if args.download else "--download is not given")
     print(format_card({key: value for key, value in card.items() if key not in IN_ROW}))
 
 
