@@ -69,10 +69,13 @@ class Case:
             preprocess(self.graph_folder, self._split_folder, spec, [0], folder)
         return folder / "seed0"
 
-    def federation(self, backbone: str = "gcn", *, inductive: bool = False, **settings: Any) -> Federation:
-        """The federation that a backbone with these settings trains on."""
+    def federation(
+        self, backbone: str = "gcn", *, inductive: bool = False, propagate: bool = True, **settings: Any
+    ) -> Federation:
+        """The federation that a backbone with these settings trains on; `propagate`: whether ahead, where that pays."""
         resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
         spec = {**resolved.prepared(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
+        spec |= {} if propagate else {"propagate": False}
         return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
 
 

@@ -49,6 +49,11 @@ class Declaration:
     def version(self) -> int:
         return self.constants["VERSION"]
 
+    @property
+    def rebuilds(self) -> bool:
+        """Whether it is a method that changes graphs while it trains, so that nothing may be propagated ahead."""
+        return "rebuild" in self.hooks
+
 
 def use_folders(folders: list[Path]) -> None:
     """Adds users' own folders, with folders of `KINDS` inside, or with method files."""

@@ -17,6 +17,7 @@ from test_laws import assert_same, make_five, run
 from test_strategies import SEED, SETTINGS, assert_oracle, plan_of
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
+from fglbench.errors import ComponentError
 from fglbench.federation.adjacency import adjacency_of, normalised
 from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.evaluation import Evaluator
@@ -222,9 +223,13 @@ def test_fedsage_plus_predicts_the_split_and_counts_its_exchange(tiny: Case) -> 
     silent = run(federation, "fedsage+", "sage", own={**own, "federated_epochs": 0})
     hidden = Hidden(federation, np.arange(3), 5, 0.5, 3)
     head = 64 * 64 + 64 + 64 * 5 * 7 + 5 * 7
-    shown = 4 * (len(np.unique(hidden.owners)) * 64 + 3 * head)
+    with_vectors = np.count_nonzero(np.diff(hidden.vector_ptr))
+    assert with_vectors == 2  # the third client has no edge
+    shown = 4 * (len(np.unique(hidden.owners)) * 64 + with_vectors * head)
     for name in ("bytes_up", "bytes_down"):
         assert result.history[name][0] - silent.history[name][0] == 2 * 3 * shown
+    alone = run(federation, "fedsage+", "sage", own={**own, "cross_weight": 0.0})
+    assert alone.history["bytes_up"].tolist() == silent.history["bytes_up"].tolist()
 
 
 # ---- FedGL
@@ -260,6 +265,29 @@ def test_without_its_terms_fedgl_is_its_aggregation(tmp_path: Path, aggregation:
     own = {"label_weight": 0.0, "neighbours": 0, "aggregation": aggregation}
     assert_same(run(federation, "fedgl", own=own, dropout=0.5), run(federation, aggregation, dropout=0.5))
     assert_same(run(federation, "fedsage", own={"aggregation": aggregation}), run(federation, aggregation))
+
+
+@pytest.mark.parametrize(("own", "width"), [({"label_weight": 0.0}, 8), ({"neighbours": 0}, 3), ({}, 11)])
+def test_fedgl_sends_what_its_terms_need(tiny: Case, own: dict[str, Any], width: int) -> None:
+    """Predictions of 3 classes, representations of 8, or both, of all 30 nodes."""
+    federation = tiny.federation("gcn")
+    plain, result = (run(federation, name, own=settings) for name, settings in (("fedavg", {}), ("fedgl", own)))
+    each = 4 * 30 * width
+    assert (result.history["bytes_up"] - plain.history["bytes_up"]).tolist() == [each, 2 * each, 3 * each]
+
+
+def test_graphs_that_change_need_features_as_they_are(tmp_path: Path) -> None:
+    case = tiny_case(tmp_path, sparse=False)
+    with pytest.raises(ComponentError, match=r"fedgl: its class changes graphs by `rebuild`.*own file"):
+        run(case.federation("gcn"), "fedgl")
+    raw = case.federation("gcn", propagate=False)
+    sparse = tiny_case(tmp_path / "sparse").federation("gcn")
+    assert raw.propagated == 0
+    assert isinstance(raw.features, np.ndarray)
+    dense, same = run(raw, "fedgl"), run(sparse, "fedgl")
+    assert len(np.unique(dense.predictions["last"])) > 1
+    for name, tensor in dense.parameters["last"].items():
+        torch.testing.assert_close(same.parameters["last"][name], tensor, rtol=0, atol=1e-5)
 
 
 def test_mean_over_holders_and_pseudo_labels_by_hand() -> None:

@@ -199,6 +199,18 @@ def test_fedsage_plus_mends_both_graphs(tiny: Case) -> None:
     np.testing.assert_array_equal(prepared.scored.role[prepared.scored.given], tiny.role)
 
 
+def test_a_client_without_a_graph_to_learn_from_gets_no_neighbours(tiny: Case) -> None:
+    role = tiny.role.copy()
+    role[: tiny.ptr[1]] = TEST
+    federation = replace(tiny, role=role).federation("sage", inductive=True)
+    assert np.diff(federation.ptr)[0] == 0
+    method = method_of(federation, backbone_of(federation, "sage"), "fedsage+", epochs=3)
+    for chunk in (3, 1):
+        scored = method.prepare(0, "cpu", chunk).federation.scored
+        assert np.diff(scored.ptr)[0] == tiny.ptr[1]
+        assert len(scored.labels) > len(tiny.nodes)
+
+
 def test_the_global_test_is_the_same_graph_in_both_settings(tiny: Case) -> None:
     found = []
     for setting in ({}, {"setting": "inductive"}):

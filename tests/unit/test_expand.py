@@ -80,6 +80,13 @@ def test_whatever_decides_a_number_is_another_cell_at_another_path(changes):
     assert other.folder("train") != only_cell().folder("train")
 
 
+def test_nothing_is_propagated_ahead_for_a_method_that_changes_graphs():
+    kept, rebuilt = only_cell(methods=["fedsage"]).prepared, only_cell(methods=["fedgl"]).prepared
+    assert kept == only_cell().prepared
+    assert rebuilt.spec == {**kept.spec, "propagate": False}
+    assert rebuilt.slug != kept.slug
+
+
 def test_the_transductive_setting_is_named_in_no_cell():
     """It was there before the other one, and its cells keep their identity."""
     assert only_cell(protocol={"setting": "transductive"}).id == only_cell().id

@@ -122,7 +122,7 @@ def _expand(study: Study, grid: Grid) -> Iterable[Placement]:
         for backbone, method in product(backbones, methods):
             at = Combination((dataset, dataset_entry), backbone, method)
             training, (model, federated) = merged_training(study, grid, at), merged_entries(study, at)
-            prepared = prepared_part(model, training, protocol)
+            prepared = prepared_part(model, federated, training, protocol)
             trained = method_part(federated, model, training, protocol)
             parts.append((backbone[0], method[0], federated.name, prepared, trained))
         for (scheme, scheme_entry), clients in product(schemes, clients_kept):
@@ -174,9 +174,11 @@ def _backbone_settings(entry: Entry, training: Training) -> Any:
     return component_settings("backbone", entry, {"hidden": training.hidden, "dropout": training.dropout})
 
 
-def prepared_part(entry: Entry, training: Training, protocol: Protocol) -> Part:
-    """What preprocessing makes: shared by all backbones that need the same."""
-    needs = _backbone_settings(entry, training).prepared()
+def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: Protocol) -> Part:
+    """What preprocessing makes: shared by all backbones that need the same, and by all methods that keep the graphs."""
+    needs = _backbone_settings(backbone, training).prepared()
+    if registry.declaration("method", method.name).rebuilds:
+        needs["propagate"] = False
     label = f"{protocol.features}-hops{needs['hops']}"
     spec = {**needs, "features": protocol.features, "version": PREPROCESS_VERSION}
     if protocol.setting == "inductive":  # the other one is not named: it was there first, and its paths stay
@@ -204,7 +206,7 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
             "version": registry.declaration("backbone", backbone.name).version,
             "settings": _backbone_settings(backbone, training).model_dump(exclude_none=True),
         },
-        "prepared": prepared_part(backbone, training, protocol).spec,
+        "prepared": prepared_part(backbone, entry, training, protocol).spec,
         "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fglbench.backbones.base import Backbone
+from fglbench.errors import ComponentError
 from fglbench.federation import parameters as stacked
 from fglbench.federation.batches import Batches
 from fglbench.federation.evaluation import Evaluator
@@ -63,7 +64,15 @@ def train(
     Returns:
         History, predictions and parameters of the selected and the last round, and the outcome: `diverged` with its
         round when a client's loss is not finite or exceeds `EXPLODED_LOSS`.
+
+    Raises:
+        ComponentError: the method changes graphs on which features were propagated ahead.
     """
+    if federation.propagated and type(method).rebuild is not Method.rebuild:
+        raise ComponentError(
+            f"{type(method).__module__}: its class changes graphs by `rebuild`, whose features were propagated on those "
+            "that it is to change. Define `rebuild` in the method's own file (it may return super().rebuild(round))."
+        )
     clients = federation.num_clients
     recorder = Recorder(federation.scored, schedule.selection_mean)
     train_nodes = federation.count(TRAIN)

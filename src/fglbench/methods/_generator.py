@@ -265,18 +265,24 @@ class Generator:
         return (total + settings.class_weight * (view.client_mean @ classes)).squeeze(1)
 
     @torch.no_grad()
-    def generate(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
-        """The owner [G] of each generated neighbour, by client, and its features [G, num_features] float32."""
+    def generate(self, federation: Federation, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The owner [G] of each generated neighbour, by client, and its features [G, num_features] float32.
+
+        Args:
+            federation: of the same clients.
+            learned: [S] bool, clients that had a node to learn from; the others get no neighbour.
+        """
         z, ptr = self.encode(federation)(), federation.ptr.tolist()
         counts = self.degrees(z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
-        owners, slots = vectors_of(counts, federation.ptr)
+        owners, slots = vectors_of(counts * learned[federation.client_of], federation.ptr)
         return owners, self.vectors(z, ptr, owners, slots).cpu().numpy()
 
     def exchanged_bytes(self, hidden: Hidden) -> int:
-        """What S clients show the others once: noisy representations of nodes with vectors, and the feature head."""
+        """What clients with vectors show the others once: noisy representations of their nodes, and the feature head."""
         head = stacked.bytes_of(self.parameters["head"], [name for name in self.parameters["head"] if name[0] != "0"])
         nodes = len(np.unique(hidden.owners))
-        return 4 * nodes * self._settings.width + head * len(self._streams)
+        showing = np.count_nonzero(np.diff(hidden.vector_ptr))
+        return 4 * nodes * self._settings.width + head * int(showing)
 
 
 def _distance(vectors: Tensor, others: Tensor) -> Tensor:

@@ -154,6 +154,7 @@ class Method:
     def rebuild(self, round: Round) -> Federation | None:
         """Other graphs of the same rows to score this round and to train the next ones on; None keeps them.
 
-        Under the inductive setting they have an `evaluated` too.
+        Under the inductive setting they have an `evaluated` too. A file whose class defines it, not only inherits it,
+        gets graphs of which nothing was propagated ahead.
         """
         return None

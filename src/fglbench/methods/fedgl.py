@@ -34,7 +34,7 @@ from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 3
+VERSION = 4
 _BLOCK = 2**24  # similarities held at once: 64 MB
 
 
@@ -60,9 +60,6 @@ class Method(_aggregated.Method):
         self._views: dict[tuple[int, ...], View] = {}  # of the pseudo-labelled nodes, by clients
 
     def not_applicable(self) -> str | None:
-        applied = self.federation.propagated or self.federation.scored.propagated
-        if self._joins() and applied and self.federation.combine != "each":
-            return "the pseudo-graph changes an operator that preprocessing has applied; set neighbours: 0"
         if self._joins() and self.backbone.neighbours:
             return "drawn neighbours all weigh the same, whatever edge_weight is; let the backbone read all of them"
         return super().not_applicable()
@@ -101,7 +98,7 @@ class Method(_aggregated.Method):
         return own if inner is None else inner + own
 
     def upload(self, round: base.Round) -> dict[str, Tensor]:
-        """`predictions` and `embeddings` of all nodes of the clients, row by row, beside the rest."""
+        """`predictions` for pseudo-labels and `embeddings` for edges, of the clients' nodes row by row, and the rest."""
         sent = super().upload(round)
         if not self.settings.label_weight and not self._joins():
             return sent
@@ -111,9 +108,12 @@ class Method(_aggregated.Method):
             view = self._view(clients, None, round.weights.device)
             with torch.no_grad():
                 output = self.backbone.forward(take(round.parameters, rows_of(clients)), view, no_dropout)
-            predictions.append(output.logits.softmax(1))
-            embeddings.append(output.representation(view))
-        return {**sent, "predictions": torch.cat(predictions), "embeddings": torch.cat(embeddings)}
+            if self.settings.label_weight:
+                predictions.append(output.logits.softmax(1))
+            if self._joins():
+                embeddings.append(output.representation(view))
+        found = {"predictions": predictions, "embeddings": embeddings}
+        return sent | {name: torch.cat(parts) for name, parts in found.items() if parts}
 
     def _view(self, clients: np.ndarray, outputs: np.ndarray | None, device: torch.device) -> View:
         hops, propagations = self.backbone.hops, self.backbone.propagations
@@ -124,7 +124,7 @@ class Method(_aggregated.Method):
 
     def after(self, round: base.Round, mixed: Parameters) -> None:
         super().after(_without_own(round), mixed)
-        if "predictions" not in round.uploads:
+        if not self.settings.label_weight and not self._joins():
             return
         federation, self._views = self.federation, {}
         held = np.isin(federation.client_of, round.clients)
@@ -162,10 +162,7 @@ class Method(_aggregated.Method):
         joined = adjacency_of(federation.operator) + self.settings.edge_weight * edges
         needs = self.backbone.settings.prepared()
         operator = normalised(joined.tocsr().astype(np.float32), needs["r"], needs.get("self_loops", True))
-        hops: list[np.ndarray] = []
-        for _ in range(federation.propagated):
-            hops.append(operator @ (hops[-1] if hops else federation.features))
-        return replace(federation, operator=operator, hop_features=np.stack(hops) if hops else None)
+        return replace(federation, operator=operator)
 
 
 def _without_own(round: base.Round) -> base.Round:

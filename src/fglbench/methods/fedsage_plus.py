@@ -10,7 +10,7 @@ and are never predicted.
 The global test has no generated neighbours: it scores on its graph as it is.
 
 Under the inductive setting the generator learns from the graphs of training, and mends both these and the whole ones on
-which models are scored.
+which models are scored; a client whose graph of training has no node has none, and its graph stays as it is.
 
 Generated features are the tangens hyperbolicus of a linear map, as in the public code: none is beyond -1 and 1,
 whatever the features of the dataset are.
@@ -34,7 +34,7 @@ from fglbench.methods._generator import Candidates, Generator, Hidden, others_me
 from fglbench.methods._mending import mend, some_clients
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 2
+VERSION = 3
 
 
 class Settings(AggregatedSettings):
@@ -58,7 +58,7 @@ class Method(fedsage.Method):
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
         settings, federation, whole = self.settings, self.federation, self.federation.evaluated
         number = federation.num_clients
-        several = np.count_nonzero(np.diff(federation.ptr)) > 1
+        several = np.count_nonzero(np.diff(federation.ptr)) > 1 and settings.cross_weight > 0
         everyone = Candidates(federation.features, device)
         found = [_Found(graphs) for graphs in (federation, whole) if graphs is not None]
         shown = 0
@@ -70,7 +70,7 @@ class Method(fedsage.Method):
             whose = np.repeat(clients, np.diff(hidden.vector_ptr))
             generator.train(hidden, _pull(everyone, federation, whose) if several else None)
             for graphs in found:
-                graphs.add(generator, clients)
+                graphs.add(generator, clients, learned=np.diff(own.ptr) > 0)
             shown += generator.exchanged_bytes(hidden)
         mended, *of_whole = (graphs.mended() for graphs in found)
         if of_whole:
@@ -88,8 +88,8 @@ class _Found:
         self._owners: list[np.ndarray] = []
         self._features: list[np.ndarray] = []
 
-    def add(self, generator: Generator, clients: np.ndarray) -> None:
-        owners, features = generator.generate(some_clients(self._graphs, clients))
+    def add(self, generator: Generator, clients: np.ndarray, learned: np.ndarray) -> None:
+        owners, features = generator.generate(some_clients(self._graphs, clients), learned)
         self._owners.append(owners + self._graphs.ptr[clients[0]])
         self._features.append(features)
 

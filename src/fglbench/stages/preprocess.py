@@ -9,6 +9,8 @@ A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). A backbo
         coefficients c (sum over l of c_l A^l X).
     fill: false where sparse features are never to be propagated here; left out where `pays` decides.
 
+A method that changes graphs while it trains (`rebuild`) has nothing propagated here, which `propagate: false` says.
+
 Under the inductive setting all of it is made twice: of the whole client graphs, on which models are scored, and of
 these without validation and test nodes, on which they are trained (as GraphSAINT does, Zeng et al., ICLR 2020).
 
@@ -120,7 +122,7 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
     if len(split.held_out):
         arrays["held_out"] = split.held_out
     rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
-    if spec["hops"] and pays(graph.features, operator, rows, spec):
+    if spec["hops"] and spec.get("propagate", True) and pays(graph.features, operator, rows, spec):
         x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
         x = x[split.nodes]
         arrays |= propagated(x if isinstance(x, np.ndarray) else x.toarray(), operator, spec)
