@@ -62,10 +62,12 @@ def test_added_neighbours_stand_behind_their_client_and_change_the_mean() -> Non
     assert mended.given.tolist() == [0, 1, 2, 5, 6]
     assert mended.labels.tolist() == [0, 1, 0, -1, -1, 1, 0, -1]
     assert mended.role.tolist() == [1, 2, 3, 0, 0, 1, 3, 0]
-    x: Any = mended.features
-    assert x.toarray()[:, 0].tolist() == [0, 2, 4, 10, 20, 6, 8, 30]
+    x: Any = mended.features  # dense, as 3 of 8 rows are
+    assert x[:, 0].tolist() == [0, 2, 4, 10, 20, 6, 8, 30]
     # Node 1 has 0, 2 and the two added ones, (0 + 4 + 10 + 20) / 4; node 3, at 5, has 4 and an added one.
-    assert (mended.operator @ x).toarray()[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
+    assert (mended.operator @ x)[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
+    few: Any = mend(paths(), np.array([1]), np.ones((1, 2), dtype=np.float32))[0].features
+    assert few.toarray()[:, 0].tolist() == [0, 2, 4, 1, 6, 8]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.99])
@@ -98,12 +100,15 @@ def test_nearest_of_other_clients_against_all_distances(monkeypatch: pytest.Monk
     dense = np.array([[0, 0], [4, 0], [0, 4], [1, 1], [5, 5]], dtype=np.float32)
     federation = replace(federation, features=sp.csr_matrix(dense) if sparse else dense)
     vectors = torch.tensor([[1.0, 0.0], [3.5, 3.5], [0.0, 3.0]])
-    monkeypatch.setattr("fglbench.methods._generator._BLOCK", 7)
-    found = others_mean(Candidates(federation.features, "cpu"), federation, vectors, np.array([0, 0, 1]))
+    monkeypatch.setattr("fglbench.methods._generator._BLOCK", {"cpu": 4})
+    monkeypatch.setattr("fglbench.methods._generator._FEWEST", 1)
+    found = others_mean(
+        Candidates(federation.features, federation.ptr, "cpu"), federation, vectors, np.array([0, 0, 1])
+    )
     # From the first client's vectors, the second's nodes (1, 1) and (5, 5); from the last vector (0, 4) is closest.
     assert found.tolist() == [[1, 1], [5, 5], [0, 4]]
     three = replace(federation, ptr=np.array([0, 1, 3, 5]))
-    mean = others_mean(Candidates(three.features, "cpu"), three, vectors[:1], np.array([0]))
+    mean = others_mean(Candidates(three.features, three.ptr, "cpu"), three, vectors[:1], np.array([0]))
     assert mean.tolist() == [[2.5, 0.5]]  # of (4, 0), at a squared distance of 9 and not 17, and (1, 1)
 
 
@@ -167,7 +172,7 @@ def test_losses_of_the_generator_against_a_plain_loop(tiny: Case, others: bool) 
     generator = Generator(settings, 7, 3, clients, 3, "cpu")
     hidden = Hidden(federation, clients, 2, 0.4, 3)
     whose = np.repeat(clients, np.diff(hidden.vector_ptr))
-    everyone = Candidates(federation.features, "cpu")
+    everyone = Candidates(federation.features, federation.ptr, "cpu")
     pull = (lambda vectors: others_mean(everyone, federation, vectors, whose)) if others else None
     losses = generator.losses(generator.encode(hidden.federation)(), hidden, pull)
     with torch.no_grad():

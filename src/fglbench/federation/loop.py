@@ -70,7 +70,7 @@ def train(
     """
     if federation.propagated and type(method).rebuild is not Method.rebuild:
         raise ComponentError(
-            f"{type(method).__module__}: its class changes graphs by `rebuild`, whose features were propagated on those "
+            f"{type(method).__module__}: its class changes graphs by `rebuild`, but features were propagated on those "
             "that it is to change. Define `rebuild` in the method's own file (it may return super().rebuild(round))."
         )
     clients = federation.num_clients

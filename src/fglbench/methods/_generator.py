@@ -1,6 +1,6 @@
 """The neighbour generator of FedSage+: what several clients learn it from, and the generator itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,8 @@ from fglbench.federation.parameters import Parameters
 from fglbench.methods._mending import impair, mend
 from fglbench.seeding import derive, torch_stream
 
-_BLOCK = 2**26  # distances held at once: 256 MB
+_BLOCK = {"cpu": 2**18, "cuda": 2**26}  # distances held at once: what a core's cache holds; 256 MB
+_FEWEST = 64  # vectors in a block; with fewer the sparse product is slow
 
 
 class Hidden:
@@ -62,7 +63,7 @@ class Hidden:
         for (first, last), (start, stop) in zip(pairwise(self.vector_ptr), pairwise(federation.ptr), strict=True):
             rows = start + np.flatnonzero(np.diff(lost.indptr[start : stop + 1]))
             allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
-            self._near.append((rows, Candidates(federation.features[rows], device), allowed))
+            self._near.append((rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed))
         mended, added = mend(self.federation, self.owners, None)
         self.view = mended.view(np.arange(len(clients)), 1, 1, training=True, device=device)
         reached = self.view.levels[0]
@@ -77,7 +78,7 @@ class Hidden:
         chosen = np.zeros(len(self.owners), dtype=np.int64)
         for (first, last), (rows, candidates, allowed) in zip(pairwise(self.vector_ptr), self._near, strict=True):
             if first < last:
-                found = candidates.nearest(vectors[first:last], [0, len(rows)], allowed)
+                found = candidates.nearest(vectors[first:last], allowed)
                 chosen[first:last] = rows[found[:, 0]]
         return _dense(self._features[chosen], vectors)
 
@@ -101,36 +102,47 @@ def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class Candidates:
-    """Feature rows to look up the nearest of, [rows, num_features] dense or CSR."""
+    """Groups of feature rows, to look up the nearest one of each in.
 
-    def __init__(self, features: np.ndarray | sp.csr_matrix, device: torch.device | str):
-        self._rows: SparseOperator | Tensor
-        if isinstance(features, np.ndarray):
-            self._rows = torch.from_numpy(features).to(device)
-            squares = np.square(features).sum(1, keepdims=True)
-        else:
-            self._rows = SparseOperator(features, device)
-            squares = features.multiply(features).sum(1)
-        self._half = torch.from_numpy(np.asarray(squares, dtype=np.float32) / 2).to(device)
+    Args:
+        features: [rows, num_features] dense or CSR.
+        ptr: boundaries of the groups, none empty.
+        device: where the products run.
+    """
 
-    def nearest(self, vectors: Tensor, ptr: list[int], allowed: Tensor | None = None) -> np.ndarray:
-        """[M, groups] int64: the row of each group `ptr[g]:ptr[g + 1]` with the least squared distance to a vector.
+    def __init__(
+        self, features: np.ndarray | sp.csr_matrix, ptr: Sequence[int] | np.ndarray, device: torch.device | str
+    ):
+        self._groups: list[tuple[int, SparseOperator | Tensor, Tensor]] = []  # first row, rows, half their squares
+        self._block = _BLOCK[torch.device(device).type]
+        for start, stop in pairwise(ptr):
+            own = features[start:stop]
+            if isinstance(own, np.ndarray):
+                rows: SparseOperator | Tensor = torch.from_numpy(own).to(device)
+                squares = np.square(own).sum(1, keepdims=True)
+            else:
+                rows = SparseOperator(own, device)
+                squares = own.multiply(own).sum(1)
+            half = torch.from_numpy(np.asarray(squares, dtype=np.float32) / 2).to(device)
+            self._groups.append((int(start), rows, half))
+
+    def nearest(self, vectors: Tensor, allowed: Tensor | None = None) -> np.ndarray:
+        """[M, groups] int64: the row of each group with the least squared distance to a vector.
 
         Args:
             vectors: [M, num_features].
-            ptr: boundaries of the groups, none empty.
-            allowed: [M, rows] bool; None allows all.
+            allowed: [M, rows] bool, of a single group; None allows all.
         """
-        size = max(1, _BLOCK // max(1, len(self._half)))
-        found = [np.empty((0, len(ptr) - 1), dtype=np.int64)]
-        for first in range(0, len(vectors), size):
-            block = vectors[first : first + size]
-            distance = self._half - self._rows @ block.T.contiguous()  # less the vectors' own squares, and halved
-            if allowed is not None:
-                distance = distance.masked_fill(~allowed[first : first + size].T, torch.inf)
-            groups = [start + distance[start:stop].argmin(0) for start, stop in pairwise(ptr)]
-            found.append(torch.stack(groups, dim=1).cpu().numpy())
-        return np.concatenate(found)
+        found = np.empty((len(vectors), len(self._groups)), dtype=np.int64)
+        for group, (start, rows, half) in enumerate(self._groups):
+            size = max(_FEWEST, self._block // len(half))
+            for first in range(0, len(vectors), size):
+                block = slice(first, first + size)
+                distance = half - rows @ vectors[block].T.contiguous()  # less the vectors' own squares, and halved
+                if allowed is not None:
+                    distance = distance.masked_fill(~allowed[block].T, torch.inf)
+                found[block, group] = start + distance.argmin(0).cpu().numpy()
+        return found
 
 
 def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, clients: np.ndarray) -> Tensor:
@@ -139,14 +151,14 @@ def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, c
     The squared distances to these nodes have the same gradient, in the mean, as that to their mean.
 
     Args:
-        everyone: the features of all clients.
+        everyone: the features of all clients that have nodes, each a group.
         federation: all clients, at least two of them with nodes.
         vectors: [M, num_features].
         clients: [M] whose each vector is.
     """
     present = np.flatnonzero(np.diff(federation.ptr))
     number = len(present)
-    chosen = everyone.nearest(vectors, [0, *federation.ptr[present + 1].tolist()])
+    chosen = everyone.nearest(vectors)
     others = present != clients[:, np.newaxis]
     indptr = np.arange(len(clients) + 1) * (number - 1)
     shares = np.full(indptr[-1], 1.0 / (number - 1), dtype=np.float32)
@@ -278,7 +290,7 @@ class Generator:
         return owners, self.vectors(z, ptr, owners, slots).cpu().numpy()
 
     def exchanged_bytes(self, hidden: Hidden) -> int:
-        """What clients with vectors show the others once: noisy representations of their nodes, and the feature head."""
+        """What clients with vectors show the others once: noisy representations of the nodes, and the feature head."""
         head = stacked.bytes_of(self.parameters["head"], [name for name in self.parameters["head"] if name[0] != "0"])
         nodes = len(np.unique(hidden.owners))
         showing = np.count_nonzero(np.diff(hidden.vector_ptr))

@@ -9,6 +9,8 @@ from fglbench.federation.adjacency import adjacency_of, normalised
 from fglbench.federation.federation import Federation
 from fglbench.seeding import numpy_stream
 
+_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
+
 
 @dataclass(frozen=True)
 class Impaired:
@@ -86,7 +88,10 @@ def mend(federation: Federation, owners: np.ndarray, features: np.ndarray | None
         stacked: np.ndarray | sp.csr_matrix = np.concatenate([own, block])[order]
     else:
         block = sp.csr_matrix((len(added), own.shape[1]), dtype=np.float32) if features is None else features
-        stacked = sp.vstack([own, sp.csr_matrix(block)], format="csr")[order]
+        if isinstance(block, np.ndarray) and _SPARSE * block.size > size * own.shape[1]:
+            stacked = np.concatenate([own.toarray(), block])[order]
+        else:
+            stacked = sp.vstack([own, sp.csr_matrix(block)], format="csr")[order]
     hops = None if federation.hop_features is None else (operator @ stacked)[np.newaxis]
     mended = replace(
         federation,

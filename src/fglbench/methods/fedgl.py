@@ -98,7 +98,7 @@ class Method(_aggregated.Method):
         return own if inner is None else inner + own
 
     def upload(self, round: base.Round) -> dict[str, Tensor]:
-        """`predictions` for pseudo-labels and `embeddings` for edges, of the clients' nodes row by row, and the rest."""
+        """`predictions` for pseudo-labels and `embeddings` for edges, of the clients' nodes by rows, and the rest."""
         sent = super().upload(round)
         if not self.settings.label_weight and not self._joins():
             return sent

@@ -59,7 +59,7 @@ class Method(fedsage.Method):
         settings, federation, whole = self.settings, self.federation, self.federation.evaluated
         number = federation.num_clients
         several = np.count_nonzero(np.diff(federation.ptr)) > 1 and settings.cross_weight > 0
-        everyone = Candidates(federation.features, device)
+        everyone = Candidates(federation.features, np.unique(federation.ptr), device)
         found = [_Found(graphs) for graphs in (federation, whole) if graphs is not None]
         shown = 0
         for first in range(0, number, chunk_clients):
