@@ -66,6 +66,10 @@ def test_added_neighbours_stand_behind_their_client_and_change_the_mean() -> Non
     assert x[:, 0].tolist() == [0, 2, 4, 10, 20, 6, 8, 30]
     # Node 1 has 0, 2 and the two added ones, (0 + 4 + 10 + 20) / 4; node 3, at 5, has 4 and an added one.
     assert (mended.operator @ x)[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
+    ahead, _ = mend(paths(), np.array([1, 1, 3]), x[[3, 4, 7]], ahead=True)
+    assert ahead.hop_features is not None
+    np.testing.assert_allclose(ahead.hop_features, [mended.operator @ x], rtol=1e-6)
+    assert (mended.propagated, ahead.propagated) == (0, 1)
     few: Any = mend(paths(), np.array([1]), np.ones((1, 2), dtype=np.float32))[0].features
     assert few.toarray()[:, 0].tolist() == [0, 2, 4, 1, 6, 8]
 
@@ -212,7 +216,8 @@ def test_memory_limit_counts_generated_nodes_as_if_they_were_there(tmp_path: Pat
     backbone = backbone_of(federation, "sage")
     added = method_of(federation, backbone, "fedsage+", neighbours=4).added_rows
     owners = np.repeat(np.arange(len(federation.labels)), 4)
-    mended, _ = mend(federation, owners, np.ones((len(owners), federation.features.shape[1]), dtype=np.float32))
+    features = np.ones((len(owners), federation.features.shape[1]), dtype=np.float32)
+    mended, _ = mend(federation, owners, features, ahead=True)
     counted: Any = clients_at_once  # limits below one MiB, for graphs as small as these
     for width, memory in product((1, 1000), np.geomspace(1e-3, 10, 60)):
         assert counted(federation, width, 10, memory, added_rows=added) == counted(mended, width, 10, memory)

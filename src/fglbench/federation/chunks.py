@@ -42,7 +42,7 @@ def clients_at_once(
         entries = np.diff(federation.features.indptr[federation.ptr])
         features = 16 * (entries + added * columns)  # values and 32-bit indices, and the transposed copy
         if added_rows:
-            features = np.minimum(features, 4 * rows * columns)  # a method keeps them dense where that is less
+            features = np.minimum(features, 2 * 4 * rows * columns)  # dense and propagated where that is less
     edges = np.diff(federation.operator.indptr[federation.ptr]) + 2 * added  # both directions
     each = (
         features

@@ -59,13 +59,16 @@ def impair(federation: Federation, share: float, seed: int, clients: np.ndarray)
     return Impaired(_chosen(federation, kept, ptr, operator), lost)
 
 
-def mend(federation: Federation, owners: np.ndarray, features: np.ndarray | None) -> tuple[Federation, np.ndarray]:
+def mend(
+    federation: Federation, owners: np.ndarray, features: np.ndarray | None, *, ahead: bool = False
+) -> tuple[Federation, np.ndarray]:
     """Adds neighbours, each with one edge to its owner; a client's are placed behind its own nodes.
 
     Args:
         federation: with the mean over neighbours as operator.
         owners: [G] rows of the federation, those of a client beside each other and the clients in their order.
         features: [G, num_features] float32; None leaves the added rows zero.
+        ahead: whether dense features, given or mostly generated, are to be propagated here, once.
 
     Returns:
         The mended federation, whose added rows have neither label nor role and are not `given` (and whose `evaluated`
@@ -92,7 +95,7 @@ def mend(federation: Federation, owners: np.ndarray, features: np.ndarray | None
             stacked = np.concatenate([own.toarray(), block])[order]
         else:
             stacked = sp.vstack([own, sp.csr_matrix(block)], format="csr")[order]
-    hops = None if federation.hop_features is None else (operator @ stacked)[np.newaxis]
+    hops = (operator @ stacked)[np.newaxis] if ahead and isinstance(stacked, np.ndarray) else None
     mended = replace(
         federation,
         ptr=federation.ptr + before,
@@ -100,6 +103,7 @@ def mend(federation: Federation, owners: np.ndarray, features: np.ndarray | None
         role=np.concatenate([federation.role, np.zeros(len(added), dtype=np.int8)])[order],
         operator=operator,
         features=stacked,
+        propagated=0 if hops is None else 1,
         hop_features=hops,
         nodes=None,
         given=given,

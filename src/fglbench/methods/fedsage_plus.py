@@ -72,7 +72,7 @@ class Method(fedsage.Method):
             for graphs in found:
                 graphs.add(generator, clients, learned=np.diff(own.ptr) > 0)
             shown += generator.exchanged_bytes(hidden)
-        mended, *of_whole = (graphs.mended() for graphs in found)
+        mended, *of_whole = (graphs.mended(ahead=self.backbone.neighbours is None) for graphs in found)
         if of_whole:
             mended = replace(mended, evaluated=of_whole[0])
         # Shown to each of the others, and their gradients on the way back; to and from the server only once.
@@ -93,8 +93,8 @@ class _Found:
         self._owners.append(owners + self._graphs.ptr[clients[0]])
         self._features.append(features)
 
-    def mended(self) -> Federation:
-        return mend(self._graphs, np.concatenate(self._owners), np.concatenate(self._features))[0]
+    def mended(self, ahead: bool) -> Federation:
+        return mend(self._graphs, np.concatenate(self._owners), np.concatenate(self._features), ahead=ahead)[0]
 
 
 def _pull(everyone: Candidates, federation: Federation, whose: np.ndarray) -> Callable[[Tensor], Tensor]:
