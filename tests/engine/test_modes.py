@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import oracle
 import pytest
 import torch
 from federations import Case, backbone_of, method_of, schedule_of, tiny_case
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fglbench.cli import main
 from fglbench.federation.loop import train
@@ -92,6 +94,43 @@ def test_aggregation_is_in_full_precision_in_any_mode(monkeypatch: pytest.Monkey
     mix({"w": torch.ones(2, 3)}, ["w"], torch.eye(2))
     assert seen == ["ieee"]
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+class Precisions(TorchDispatchMode):
+    """Notes the precision that every dense product would have on a card."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (
+            func._schema.name in ("aten::mm", "aten::bmm", "aten::addmm", "aten::mv")
+            and args[0].layout is torch.strided
+        ):
+            self.seen.append(torch.backends.cuda.matmul.fp32_precision)
+        return func(*args, **(kwargs or {}))
+
+    def watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any) -> Any:
+            with self:
+                return original(*arguments)
+
+        return watched
+
+
+@pytest.mark.usefixtures("_modes")
+@pytest.mark.parametrize("name", ["feddc", "scaffold", "fedgta", "gcfl"])
+def test_what_servers_compute_of_clients_is_in_full_precision(case: Case, name: str):
+    set_mode("fast", "cuda")
+    federation, products = case.federation("gcn"), Precisions()
+    backbone = backbone_of(federation, "gcn", hidden=16)
+    method: Any = method_of(federation, backbone, name)
+    for hook in ("mixing", "after"):
+        setattr(method, hook, products.watching(getattr(method, hook)))
+    train(federation, backbone, method, schedule_of(), 0)
+    assert products.seen
+    assert set(products.seen) == {"ieee"}
 
 
 @pytest.mark.usefixtures("_modes")

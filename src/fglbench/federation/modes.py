@@ -1,7 +1,8 @@
 """Deterministic and fast mode of training on a GPU. On a CPU both give the same bytes.
 
 deterministic: float32 products in full precision; algorithms that repeat their result bit by bit on the same card and
-    versions, where torch has them. For an operation that has none, torch warns in the log.
+    versions, where torch has them. For an operation that has none, torch warns in the log; but not for products with
+    sparse matrices, which are cuSPARSE's: NVIDIA promises the same bits for other algorithms than torch takes.
 fast: products in TF32 (10 bits of mantissa), and whichever algorithm is the fastest. Aggregation stays in full
     precision: it would round all parameters in every round, even those that a client keeps.
 """

@@ -73,6 +73,12 @@ def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) 
     return mixed
 
 
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Sum over clients, in full precision as `mix`: [S] x [S, ...] -> [...]."""
+    with full_precision():
+        return torch.einsum("s,s...->...", weights, values)
+
+
 def bytes_of(parameters: Mapping[str, Tensor], names: Iterable[str]) -> int:
     """Bytes of one client's share of the named parameters."""
     return sum(parameters[name][0].numel() * parameters[name].element_size() for name in names)

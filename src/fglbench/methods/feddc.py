@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import TRAIN
-from fglbench.federation.parameters import Parameters, by_client, rows_of
+from fglbench.federation.parameters import Parameters, by_client, rows_of, weighted_sum
 from fglbench.methods import base, fedavg
 from fglbench.methods._mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
@@ -84,8 +84,8 @@ class Method(fedavg.Method):
             own = self._own.setdefault(name, torch.zeros_like(now))
             drift[rows] += -by_client(lengths, now) * own[rows] if self._literal else now[rows] - before[rows]
             own[rows] = gradient
-            self._common[name] = torch.einsum("c,c...->...", everyone, own).unsqueeze(0)
-            mixed[name] = mixed[name] + torch.einsum("c,c...->...", trained, drift)
+            self._common[name] = weighted_sum(everyone, own).unsqueeze(0)
+            mixed[name] = mixed[name] + weighted_sum(trained, drift)
             self._pull[name] = self.settings.alpha * (drift - mixed[name]) - own
             if not self._literal:
                 self._pull[name] += self._common[name]

@@ -29,6 +29,7 @@ from torch.nn.functional import normalize, one_hot
 
 from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.modes import full_precision
 from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import rows_of
 from fglbench.methods import base
@@ -179,6 +180,7 @@ def _scaled(rows: Tensor) -> Tensor:
 def similar(moments: Tensor, epsilon: float, strictly: bool) -> Tensor:
     """Equation 6: which clients are the same, or have a cosine of at least (or above) epsilon: [S, S] bool."""
     unit = normalize(_scaled(moments), dim=1)
-    cosine = (unit @ unit.T).clamp(-1, 1)
+    with full_precision():
+        cosine = (unit @ unit.T).clamp(-1, 1)
     near = cosine > epsilon if strictly else cosine >= epsilon
     return near | torch.eye(len(moments), dtype=torch.bool, device=moments.device)

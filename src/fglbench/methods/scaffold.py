@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import TRAIN
-from fglbench.federation.parameters import Parameters, rows_of
+from fglbench.federation.parameters import Parameters, rows_of, weighted_sum
 from fglbench.methods import base
 from fglbench.methods._mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
@@ -62,5 +62,5 @@ class Method(base.Method):
         shares = torch.from_numpy((self._weights / self._weights.sum())[round.clients]).to(round.weights.device)
         for name, change in round.uploads.items():
             self._own[name][rows_of(round.clients)] += change
-            self._common[name] += torch.einsum("s,s...->...", shares, change)
+            self._common[name] += weighted_sum(shares, change)
             self._turn[name] = self._common[name] - self._own[name]
