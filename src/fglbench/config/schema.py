@@ -292,7 +292,8 @@ class Config(Study):
     data: Data = Field(Data(), description="Where data comes from.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU where there is one.")
     mode: Literal["deterministic", "fast"] = Field(
-        "deterministic", description="On a GPU: repeatable bit by bit, or TF32 and the fastest algorithms."
+        "deterministic",
+        description="On a GPU: full precision and algorithms that repeat, or TF32 and the fastest ones.",
     )
     tracking: Tracking = Field(Tracking(), description="MLflow.")
     jobs: Jobs = Field(Jobs(), description="How jobs run.")
