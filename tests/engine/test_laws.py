@@ -674,9 +674,11 @@ def test_no_layer_is_wider_than_the_memory_limit_counts(tmp_path: Path, name: st
     assert name not in ("sign", "gamlp") or backbone.branches == backbone.hops + 1
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-def test_no_input_is_written_to(tmp_path: Path, sparse: bool) -> None:
-    federation = tiny_case(tmp_path, sparse=sparse).federation()
+@pytest.mark.parametrize(("sparse", "propagate"), [(True, True), (False, True), (False, False)])
+def test_no_input_is_written_to(tmp_path: Path, sparse: bool, propagate: bool) -> None:
+    federation = tiny_case(tmp_path, sparse=sparse).federation(propagate=propagate)
+    rebuilding = {name for name in registry.names("method") if registry.declaration("method", name).rebuilds}
+    methods = set(registry.names("method")) - {"global"} - (rebuilding if federation.propagated else set())
     features: Any = federation.features
     parts = [federation.operator.data, federation.operator.indices, federation.operator.indptr, federation.labels]
     parts += [
@@ -689,7 +691,7 @@ def test_no_input_is_written_to(tmp_path: Path, sparse: bool) -> None:
         part.flags.writeable = False
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        for method in set(registry.names("method")) - {"global"}:
+        for method in methods:
             run(federation, method, dropout=0.5, participation=0.7)
     assert all(np.array_equal(now, then) for now, then in zip(parts, before, strict=True))
 
