@@ -154,7 +154,7 @@ def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
         [C, len(bases) * order * k * classes] float32. High powers of rows above 1 may be too large for it: the moments
         of such a client are divided by a power of two, which leaves every cosine (equation 6) as it is.
     """
-    found = _means_of_powers(bases, order, lambda power: graph.client_mean @ power)
+    found = _means_of_powers(bases, order, graph.client_mean.product)
     if not found.isfinite().all():
         exact = _means_of_powers([steps.double() for steps in bases], order, graph.exact_client_mean)
         found = torch.where(found.isfinite().all(1, keepdim=True), found, _scaled(exact).float())
@@ -162,13 +162,13 @@ def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
 
 
 def _means_of_powers(bases: list[Tensor], order: int, client_mean: Callable[[Tensor], Tensor]) -> Tensor:
-    found = []
-    for flat in (steps.flatten(1) for steps in bases):
-        power = flat
-        for _ in range(order):
-            found.append(client_mean(power))
-            power = power * flat
-    return torch.cat(found, dim=1)
+    flat = torch.cat([steps.flatten(1) for steps in bases], dim=1)
+    power, found = flat, [client_mean(flat)]
+    for _ in range(1, order):
+        power = power * flat
+        found.append(client_mean(power))
+    by_power = torch.stack(found, dim=1).unflatten(2, (len(bases), -1))
+    return by_power.transpose(1, 2).flatten(1)
 
 
 def _scaled(rows: Tensor) -> Tensor:
