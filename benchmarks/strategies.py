@@ -31,7 +31,7 @@ CLUSTERS = {"eps1": 1.0, "eps2": 0.0, "first_round": 5}  # GCFL with splits
 
 def engine_seconds(case: Case, name: str, rounds: int) -> float:
     """Of the training loop, as it records them itself."""
-    federation = case.federation("gcn", **SETTINGS)
+    federation = case.federation("gcn", propagate=not registry.declaration("method", name).rebuilds, **SETTINGS)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
     method = method_of(federation, backbone, name, **(CLUSTERS if name.startswith("gcfl") else {}))
     result = train(federation, backbone, method, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
