@@ -23,7 +23,6 @@ from fglbench.federation.loop import train as run_rounds
 from fglbench.federation.modes import set_mode
 from fglbench.federation.operators import csr_tensor
 from fglbench.federation.record import Result
-from fglbench.methods.base import Method
 from fglbench.methods.fedgta import Graph, moments
 from fglbench.stages.download import download
 from fglbench.stages.preprocess import preprocess
@@ -79,9 +78,9 @@ class Cases:
 
     def federation(self, method: str, backbone: str, dense: bool, inductive: bool, **settings: Any) -> Federation:
         """What a method is given to train this backbone."""
-        central = registry.declaration("method", method).constants.get("CENTRALISED", False)
-        rebuilds = registry.module("method", method).Method.rebuild is not Method.rebuild
-        return self._federation(dense, central, backbone, inductive=inductive, propagate=not rebuilds, **settings)
+        declared = registry.declaration("method", method)
+        central, propagate = declared.constants.get("CENTRALISED", False), not declared.rebuilds
+        return self._federation(dense, central, backbone, inductive=inductive, propagate=propagate, **settings)
 
     def _make(self, dense: bool, central: bool) -> Case:
         folder = self._folder / f"{dense}-{central}"

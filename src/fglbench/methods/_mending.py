@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.federation.adjacency import adjacency_of, normalised
+from fglbench.federation.adjacency import DENSE_PER_SPARSE, adjacency_of, normalised
 from fglbench.federation.federation import Federation
 from fglbench.seeding import numpy_stream
-
-_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def mend(
         stacked: np.ndarray | sp.csr_matrix = np.concatenate([own, block])[order]
     else:
         block = sp.csr_matrix((len(added), own.shape[1]), dtype=np.float32) if features is None else features
-        if isinstance(block, np.ndarray) and _SPARSE * block.size > size * own.shape[1]:
+        if isinstance(block, np.ndarray) and DENSE_PER_SPARSE * block.size > size * own.shape[1]:
             stacked = np.concatenate([own.toarray(), block])[order]
         else:
             stacked = sp.vstack([own, sp.csr_matrix(block)], format="csr")[order]

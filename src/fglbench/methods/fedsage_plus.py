@@ -59,7 +59,7 @@ class Method(fedsage.Method):
         settings, federation, whole = self.settings, self.federation, self.federation.evaluated
         number = federation.num_clients
         several = np.count_nonzero(np.diff(federation.ptr)) > 1 and settings.cross_weight > 0
-        everyone = Candidates(federation.features, np.unique(federation.ptr), device)
+        everyone = Candidates(federation.features, np.unique(federation.ptr), device) if several else None
         found = [_Found(graphs) for graphs in (federation, whole) if graphs is not None]
         shown = 0
         for first in range(0, number, chunk_clients):
@@ -68,7 +68,7 @@ class Method(fedsage.Method):
             hidden = Hidden(own, clients, settings.neighbours, settings.hidden_share, seed, device)
             generator = Generator(settings, federation.features.shape[1], federation.classes, clients, seed, device)
             whose = np.repeat(clients, np.diff(hidden.vector_ptr))
-            generator.train(hidden, _pull(everyone, federation, whose) if several else None)
+            generator.train(hidden, _pull(everyone, federation, whose) if everyone else None)
             for graphs in found:
                 graphs.add(generator, clients, learned=np.diff(own.ptr) > 0)
             shown += generator.exchanged_bytes(hidden)
