@@ -23,6 +23,8 @@ from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
+from fglbench.federation.operators import SparseOperator
+from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
 from fglbench.methods import base, fedsage_plus
 from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean, vectors_of
 from fglbench.methods._mending import impair, mend
@@ -54,24 +56,65 @@ def tiny(tmp_path: Path) -> Case:
 # ---- mending
 
 
-def test_added_neighbours_stand_behind_their_client_and_change_the_mean() -> None:
-    mended, added = mend(paths(), np.array([1, 1, 3]), np.array([[10, 0], [20, 0], [30, 0]], dtype=np.float32))
+def filled(features: Any) -> np.ndarray:
+    return features if isinstance(features, np.ndarray) else features.toarray()
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_added_neighbours_stand_behind_their_client_and_change_the_mean(sparse: bool) -> None:
+    own = paths() if sparse else replace(paths(), features=filled(paths().features))
+    generated = np.array([[10, 0], [20, 0], [30, 0]], dtype=np.float32)
+    mended, added = mend(own, np.array([1, 1, 3]), generated)
     assert mended.ptr.tolist() == [0, 5, 8]
     assert added.tolist() == [3, 4, 7]
     assert mended.given is not None
     assert mended.given.tolist() == [0, 1, 2, 5, 6]
     assert mended.labels.tolist() == [0, 1, 0, -1, -1, 1, 0, -1]
     assert mended.role.tolist() == [1, 2, 3, 0, 0, 1, 3, 0]
-    x: Any = mended.features  # dense, as 3 of 8 rows are
+    assert isinstance(mended.features, PartlyDense if sparse else np.ndarray)
+    x = filled(mended.features)
     assert x[:, 0].tolist() == [0, 2, 4, 10, 20, 6, 8, 30]
     # Node 1 has 0, 2 and the two added ones, (0 + 4 + 10 + 20) / 4; node 3, at 5, has 4 and an added one.
     assert (mended.operator @ x)[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
-    ahead, _ = mend(paths(), np.array([1, 1, 3]), x[[3, 4, 7]], ahead=True)
+    ahead, _ = mend(own, np.array([1, 1, 3]), generated, ahead=True)
     assert ahead.hop_features is not None
-    np.testing.assert_allclose(ahead.hop_features, [mended.operator @ x], rtol=1e-6)
+    np.testing.assert_allclose(filled(ahead.hop_features[0]), mended.operator @ x, rtol=1e-6)
     assert (mended.propagated, ahead.propagated) == (0, 1)
-    few: Any = mend(paths(), np.array([1]), np.ones((1, 2), dtype=np.float32))[0].features
-    assert few.toarray()[:, 0].tolist() == [0, 2, 4, 1, 6, 8]
+    assert filled(mend(own, np.array([1]), None)[0].features)[:, 0].tolist() == [0, 2, 4, 0, 6, 8]
+
+
+def test_rows_that_read_a_dense_one_are_dense_after_propagation() -> None:
+    sparse = sp.csr_matrix(np.array([[1, 0], [0, 0], [0, 2]], dtype=np.float32))
+    x = PartlyDense(sparse, np.array([[3, 4]], dtype=np.float32), np.array([1]))
+    operator = sp.csr_matrix(np.array([[0.5, 0.5, 0], [1, 0, 0], [0, 0, 1]], dtype=np.float32))
+    made = x.propagated(operator)
+    assert (made.places.tolist(), made.dense.tolist()) == ([0], [[2, 2]])
+    assert made.sparse.toarray().tolist() == [[0, 0], [1, 0], [0, 2]]
+    assert made.sparse.nnz == 2
+    last = x[np.array([1, 2])]
+    assert (last.shape, last.places.tolist(), last.toarray().tolist()) == ((2, 2), [0], [[3, 4], [0, 2]])
+
+
+@pytest.mark.parametrize("places", [[], [0, 3, 4], [3], [0, 1, 2, 3, 4]])
+def test_partly_dense_rows_multiply_stacked_weights_as_dense_ones(places: list[int]) -> None:
+    """Of three clients, one without rows; gradients to the weights and to the dense rows."""
+    ptr, stream = [0, 2, 2, 5], torch.Generator().manual_seed(0)
+    x = torch.randn(5, 4, generator=stream)
+    weight = torch.randn(3, 4, 6, generator=stream, requires_grad=True)
+    by_client = np.zeros((5, 12), dtype=np.float32)
+    for row, client in enumerate([0, 0, 2, 2, 2]):
+        if row not in places:
+            by_client[row, 4 * client : 4 * client + 4] = x[row]
+    dense = x[places].clone().requires_grad_()
+    rows = PartlyDenseRows.of(SparseOperator(sp.csr_matrix(by_client)), dense, np.array(places, dtype=np.int64), ptr)
+    whole = x.clone().requires_grad_()
+    expected = torch.cat([whole[:2] @ weight[0], whole[2:] @ weight[2]])
+    coefficients = torch.randn(5, 6, generator=stream)
+    product = rows.times(weight)
+    torch.testing.assert_close(product, expected)
+    found = torch.autograd.grad((product * coefficients).sum(), [weight, dense])
+    to_weight, to_x = torch.autograd.grad((expected * coefficients).sum(), [weight, whole])
+    torch.testing.assert_close(found, (to_weight, to_x[places]))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.99])
@@ -83,8 +126,8 @@ def test_missing_neighbours_are_those_that_the_hidden_nodes_were(tiny: Case, sha
     sizes = np.diff(federation.ptr)
     hidden = [min(int(share * size), size - 1) for size in sizes]
     assert np.diff(found.federation.ptr).tolist() == (sizes - hidden).tolist()
-    known = {row.tobytes(): degree for row, degree in zip(federation.features.toarray(), before, strict=True)}  # type: ignore[union-attr]
-    total = np.array([known[row.tobytes()] for row in found.federation.features.toarray()])  # type: ignore[union-attr]
+    known = {row.tobytes(): degree for row, degree in zip(filled(federation.features), before, strict=True)}
+    total = np.array([known[row.tobytes()] for row in filled(found.federation.features)])
     np.testing.assert_array_equal(found.missing, total - np.diff(adjacency_of(found.federation.operator).indptr))
     assert (found.missing.sum() > 0) == (share > 0)
 
@@ -119,12 +162,12 @@ def test_nearest_of_other_clients_against_all_distances(monkeypatch: pytest.Monk
 def plain_losses(generator: Generator, settings: Any, federation: Federation, others: bool) -> list[float]:
     """One client after another, with dense matrices and a loop over vectors."""
     found = []
-    x_all = torch.from_numpy(federation.features.toarray())  # type: ignore[union-attr]
+    x_all = torch.from_numpy(filled(federation.features))
     whole = impair(federation, settings.hidden_share, 3, np.arange(3))
     for client in range(3):
         start, stop = whole.federation.ptr[client : client + 2]
         a = torch.from_numpy((adjacency_of(whole.federation.operator)[start:stop, start:stop]).toarray())
-        x = torch.from_numpy(whole.federation.features[start:stop].toarray())
+        x = torch.from_numpy(filled(whole.federation.features)[start:stop])
         lost = whole.lost[start:stop].toarray()
         one = {part: {name: own[client] for name, own in held.items()} for part, held in generator.parameters.items()}
 
@@ -169,8 +212,9 @@ def plain_losses(generator: Generator, settings: Any, federation: Federation, ot
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_losses_of_the_generator_against_a_plain_loop(tiny: Case, others: bool) -> None:
-    federation = tiny.federation("sage")
+@pytest.mark.parametrize("sparse", [True, False])
+def test_losses_of_the_generator_against_a_plain_loop(tmp_path: Path, others: bool, sparse: bool) -> None:
+    federation = tiny_case(tmp_path, sparse=sparse).federation("sage", propagate=False)
     clients = np.arange(3)
     settings = fedsage_plus.Settings(hidden_share=0.4, neighbours=2, width=5)
     generator = Generator(settings, 7, 3, clients, 3, "cpu")

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fglbench.federation.federation import Federation
+from fglbench.federation.federation import Features, Federation
+from fglbench.federation.partly_dense import PartlyDense
 
 _COPIES_OF_ROWS = 8  # activations, their gradients, dropout bits and masks of a layer
 _OPERATORS = 2  # one that reaches the outputs, one that reaches the rows below; each with its transpose
@@ -34,15 +35,8 @@ def clients_at_once(
     given = np.diff(federation.ptr)
     added = added_rows * given
     rows = given + added
-    columns = federation.features.shape[1]
-    if isinstance(federation.features, np.ndarray):
-        hops = 1 if federation.hop_features is None else 1 + len(federation.hop_features)
-        features = 4 * rows * columns * hops
-    else:
-        entries = np.diff(federation.features.indptr[federation.ptr])
-        features = 16 * (entries + added * columns)  # values and 32-bit indices, and the transposed copy
-        if added_rows:
-            features = np.minimum(features, 2 * 4 * rows * columns)  # dense and propagated where that is less
+    matrices = [federation.features, *(federation.hop_features or [])]
+    features = sum(_feature_bytes(matrix, federation.ptr, added_rows) for matrix in matrices)
     edges = np.diff(federation.operator.indptr[federation.ptr]) + 2 * added  # both directions
     each = (
         features
@@ -52,3 +46,17 @@ def clients_at_once(
     )
     largest_first = np.cumsum(np.sort(each)[::-1])
     return max(1, int(np.searchsorted(largest_first, memory_mb * 2**20, side="right")))
+
+
+def _feature_bytes(features: Features, ptr: np.ndarray, added_rows: int) -> np.ndarray:
+    """[C] bytes of each client's rows of a matrix, and of those that a method adds."""
+    given, columns = np.diff(ptr), features.shape[1]
+    if isinstance(features, np.ndarray):
+        return 4 * given * (1 + added_rows) * columns
+    sparse = features.sparse if isinstance(features, PartlyDense) else features
+    entries = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, and the transposed copy
+    if isinstance(features, PartlyDense):
+        return entries + 4 * np.diff(np.searchsorted(features.places, ptr)) * columns
+    if added_rows:  # which are dense; propagated, they are copies of the given ones, and these dense
+        return (entries + 4 * given * columns) * (1 + added_rows)
+    return entries

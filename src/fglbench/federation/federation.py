@@ -13,9 +13,11 @@ from torch import Tensor
 
 from fglbench.federation.attention import Edges
 from fglbench.federation.operators import SparseOperator, client_means, selection, stacked_bias, stacked_linear
+from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
 
 TRAIN, VAL, TEST = 1, 2, 3
 
+Features: TypeAlias = np.ndarray | sp.csr_matrix | PartlyDense
 Combine: TypeAlias = Literal["last", "each"] | tuple[float, ...]
 Sampler: TypeAlias = Callable[[sp.csr_matrix, np.ndarray, list[int]], sp.csr_matrix]
 
@@ -33,7 +35,7 @@ class View:
         clients: [S] int64 client ids of the federation.
         features: one matrix, or one per hop where preprocessing made them; each [rows, num_features] float32, or a
             sparse operator [rows, S * num_features] whose columns are offset by client so that it multiplies the
-            stacked weights.
+            stacked weights, or some rows of one and some of the other kind.
         feature_ptr: [S + 1] row boundaries of the features.
         combine: how hops enter the first map, see `Federation`.
         lead: operators of the first map still to apply.
@@ -46,7 +48,7 @@ class View:
     """
 
     clients: np.ndarray
-    features: list[Tensor | SparseOperator]
+    features: list[Tensor | SparseOperator | PartlyDenseRows]
     feature_ptr: list[int]
     combine: Combine
     lead: list[SparseOperator]
@@ -99,6 +101,8 @@ class View:
         features = self.features[hop]
         if isinstance(features, SparseOperator):
             return features @ weight.reshape(-1, weight.shape[2])
+        if isinstance(features, PartlyDenseRows):
+            return features.times(weight)
         return stacked_linear(features, weight, self.feature_ptr)
 
     def linear(self, x: Tensor, weight: Tensor, level: int) -> Tensor:
@@ -143,11 +147,13 @@ class Federation:
         role: [N] int8: 0 none, 1 train, 2 validation, 3 test.
         classes: number of classes.
         operator: [N, N] float32 CSR, the normalised block-diagonal adjacency A that the backbone asked for.
-        features: [N, num_features] float32, dense or CSR: X, or what `combine` makes of it where `propagated` says so.
+        features: [N, num_features] float32, dense, CSR or partly dense: X, or what `combine` makes of it where
+            `propagated` says so.
         propagated: how many applications of the operator preprocessing has made.
         combine: how the hops of the first map are combined: "last" (A^hops X), "each" (every A^l X for itself), or
             coefficients c (sum over l of c_l A^l X).
-        hop_features: [propagated, N, num_features] float32, A X, A^2 X, ...; with "each" and propagated above 0.
+        hop_features: A X, A^2 X, ..., `propagated` of them, [N, num_features] float32 each; with "each" and propagated
+            above 0.
         nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
         given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
             None: all.
@@ -160,10 +166,10 @@ class Federation:
     role: np.ndarray
     classes: int
     operator: sp.csr_matrix
-    features: np.ndarray | sp.csr_matrix
+    features: Features
     propagated: int = 0
     combine: Combine = "last"
-    hop_features: np.ndarray | None = None
+    hop_features: Sequence[Features] | None = None
     nodes: np.ndarray | None = None
     given: np.ndarray | None = None
     evaluated: "Federation | None" = None
@@ -250,7 +256,7 @@ class Federation:
             levels=levels,
         )
 
-    def _matrices(self) -> list[np.ndarray | sp.csr_matrix]:
+    def _matrices(self) -> list[Features]:
         return [self.features, *(() if self.hop_features is None else self.hop_features)]
 
     def _members(self, clients: np.ndarray) -> tuple[np.ndarray, sp.csr_matrix]:
@@ -280,16 +286,23 @@ def _step(part: sp.csr_matrix, targets: np.ndarray, device: torch.device | str) 
 
 
 def _rows_of(
-    features: np.ndarray | sp.csr_matrix, rows: np.ndarray, ptr: list[int], device: torch.device | str
-) -> Tensor | SparseOperator:
+    features: Features, rows: np.ndarray, ptr: list[int], device: torch.device | str
+) -> Tensor | SparseOperator | PartlyDenseRows:
     """The rows of a feature matrix, grouped by client with boundaries `ptr`, ready to multiply stacked weights."""
     if isinstance(features, np.ndarray):
         contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
         taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice costs no memory
         return torch.from_numpy(taken).to(device)
-    width = features.shape[1]
-    taken = features if len(rows) == features.shape[0] else features[rows]
-    entries = [int(taken.indptr[stop] - taken.indptr[start]) for start, stop in pairwise(ptr)]
+    own = features if len(rows) == features.shape[0] else features[rows]
+    if isinstance(own, PartlyDense):
+        dense = torch.from_numpy(own.dense).to(device)
+        return PartlyDenseRows.of(_offset_by_client(own.sparse, ptr, device), dense, own.places, ptr)
+    return _offset_by_client(own, ptr, device)
+
+
+def _offset_by_client(rows: sp.csr_matrix, ptr: list[int], device: torch.device | str) -> SparseOperator:
+    width = rows.shape[1]
+    entries = [int(rows.indptr[stop] - rows.indptr[start]) for start, stop in pairwise(ptr)]
     offset = np.repeat(np.arange(len(entries)) * width, entries)
-    parts = (taken.data, taken.indices + offset, taken.indptr)
-    return SparseOperator(sp.csr_matrix(parts, shape=(len(rows), len(entries) * width)), device)
+    parts = (rows.data, rows.indices + offset, rows.indptr)
+    return SparseOperator(sp.csr_matrix(parts, shape=(rows.shape[0], len(entries) * width)), device)

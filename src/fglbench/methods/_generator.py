@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from fglbench.federation import parameters as stacked
 from fglbench.federation.federation import Federation, View
 from fglbench.federation.operators import SparseOperator, client_means, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.partly_dense import PartlyDenseRows
 from fglbench.methods._mending import impair, mend
 from fglbench.seeding import derive, torch_stream
 
@@ -65,13 +66,12 @@ class Hidden:
             allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
             self._near.append((rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed))
         mended, added = mend(self.federation, self.owners, None)
-        self.view = mended.view(np.arange(len(clients)), 1, 1, training=True, device=device)
-        reached = self.view.levels[0]
+        self._view = mended.view(np.arange(len(clients)), 1, 1, training=True, device=device)
+        self._own = cast(Tensor | SparseOperator, self._view.features[0])
+        reached = self._view.levels[0]
         present = np.isin(added, reached)
-        base = mended.features[reached]
-        self._base = torch.from_numpy(base if isinstance(base, np.ndarray) else base.toarray()).to(device)
         self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
-        self._places = torch.from_numpy(np.searchsorted(reached, added[present])).to(device)
+        self._places = np.searchsorted(reached, added[present])
 
     def nearest(self, vectors: Tensor) -> Tensor:
         """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
@@ -84,8 +84,11 @@ class Hidden:
 
     def mended_view(self, vectors: Tensor) -> View:
         """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""
-        x = self._base.index_copy(0, self._places, vectors[self._vectors])
-        return replace(self.view, features=[x])
+        own, ptr, placed = self._own, self._view.feature_ptr, vectors[self._vectors]
+        if isinstance(own, Tensor):
+            x = own.index_copy(0, torch.from_numpy(self._places).to(own.device), placed)
+            return replace(self._view, features=[x])
+        return replace(self._view, features=[PartlyDenseRows.of(own, placed, self._places, ptr)])
 
 
 def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,22 +129,25 @@ class Candidates:
             half = torch.from_numpy(np.asarray(squares, dtype=np.float32) / 2).to(device)
             self._groups.append((int(start), rows, half))
 
-    def nearest(self, vectors: Tensor, allowed: Tensor | None = None) -> np.ndarray:
+    def nearest(self, vectors: Tensor, allowed: Tensor | None = None, without: int | None = None) -> np.ndarray:
         """[M, groups] int64: the row of each group with the least squared distance to a vector.
 
         Args:
             vectors: [M, num_features].
             allowed: [M, rows] bool, of a single group; None allows all.
+            without: a group to leave out.
         """
-        found = np.empty((len(vectors), len(self._groups)), dtype=np.int64)
-        for group, (start, rows, half) in enumerate(self._groups):
-            size = max(_FEWEST, self._block // len(half))
-            for first in range(0, len(vectors), size):
-                block = slice(first, first + size)
-                distance = half - rows @ vectors[block].T.contiguous()  # less the vectors' own squares, and halved
+        groups = [group for number, group in enumerate(self._groups) if number != without]
+        found = np.empty((len(vectors), len(groups)), dtype=np.int64)
+        size = max(_FEWEST, self._block // max(len(half) for _, _, half in groups))
+        for first in range(0, len(vectors), size):
+            block = slice(first, first + size)
+            columns = vectors[block].T.contiguous()
+            for number, (start, rows, half) in enumerate(groups):
+                distance = half - rows @ columns  # less the vectors' own squares, and halved
                 if allowed is not None:
                     distance = distance.masked_fill(~allowed[block].T, torch.inf)
-                found[block, group] = start + distance.argmin(0).cpu().numpy()
+                found[block, number] = start + distance.argmin(0).cpu().numpy()
         return found
 
 
@@ -154,15 +160,18 @@ def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, c
         everyone: the features of all clients that have nodes, each a group.
         federation: all clients, at least two of them with nodes.
         vectors: [M, num_features].
-        clients: [M] whose each vector is.
+        clients: [M] whose each vector is, ascending.
     """
     present = np.flatnonzero(np.diff(federation.ptr))
-    number = len(present)
-    chosen = everyone.nearest(vectors)
-    others = present != clients[:, np.newaxis]
-    indptr = np.arange(len(clients) + 1) * (number - 1)
-    shares = np.full(indptr[-1], 1.0 / (number - 1), dtype=np.float32)
-    pick = sp.csr_matrix((shares, chosen[others], indptr), shape=(len(clients), len(federation.labels)))
+    chosen = [np.empty(0, dtype=np.int64)]
+    for client in np.unique(clients):
+        start, stop = np.searchsorted(clients, [client, client + 1])
+        own = int(np.searchsorted(present, client))
+        chosen.append(everyone.nearest(vectors[start:stop], without=own).ravel())
+    others = len(present) - 1
+    indptr = np.arange(len(clients) + 1) * others
+    shares = np.full(indptr[-1], 1.0 / others, dtype=np.float32)
+    pick = sp.csr_matrix((shares, np.concatenate(chosen), indptr), shape=(len(clients), len(federation.labels)))
     return _dense(pick @ federation.features, vectors)
 
 
@@ -277,8 +286,8 @@ class Generator:
         return (total + settings.class_weight * (view.client_mean @ classes)).squeeze(1)
 
     @torch.no_grad()
-    def generate(self, federation: Federation, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The owner [G] of each generated neighbour, by client, and its features [G, num_features] float32.
+    def generate(self, federation: Federation, learned: np.ndarray) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
+        """The owner [G] of each generated neighbour, by client, and what makes their features [G, num_features].
 
         Args:
             federation: of the same clients.
@@ -287,7 +296,7 @@ class Generator:
         z, ptr = self.encode(federation)(), federation.ptr.tolist()
         counts = self.degrees(z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
         owners, slots = vectors_of(counts * learned[federation.client_of], federation.ptr)
-        return owners, self.vectors(z, ptr, owners, slots).cpu().numpy()
+        return owners, torch.no_grad()(lambda: self.vectors(z, ptr, owners, slots).cpu().numpy())
 
     def exchanged_bytes(self, hidden: Hidden) -> int:
         """What clients with vectors show the others once: noisy representations of the nodes, and the feature head."""

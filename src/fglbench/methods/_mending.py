@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.federation.adjacency import DENSE_PER_SPARSE, adjacency_of, normalised
-from fglbench.federation.federation import Federation
+from fglbench.federation.adjacency import adjacency_of, normalised
+from fglbench.federation.federation import Features, Federation
+from fglbench.federation.partly_dense import PartlyDense
 from fglbench.seeding import numpy_stream
 
 
@@ -66,7 +67,7 @@ def mend(
         federation: with the mean over neighbours as operator.
         owners: [G] rows of the federation, those of a client beside each other and the clients in their order.
         features: [G, num_features] float32; None leaves the added rows zero.
-        ahead: whether dense features, given or mostly generated, are to be propagated here, once.
+        ahead: whether features that are dense, or some of them, are to be propagated here, once.
 
     Returns:
         The mended federation, whose added rows have neither label nor role and are not `given` (and whose `evaluated`
@@ -82,31 +83,42 @@ def mend(
     columns = np.concatenate([given[edges.col], added, given[owners]])
     ones = np.ones(len(rows), dtype=np.float32)
     operator = normalised(sp.csr_matrix((ones, (rows, columns)), shape=(size, size)), 0.0, self_loops=False)
-    order = np.argsort(np.concatenate([given, added]))
-    own = federation.features
-    if isinstance(own, np.ndarray):
-        block = np.zeros((len(added), own.shape[1]), dtype=np.float32) if features is None else features
-        stacked: np.ndarray | sp.csr_matrix = np.concatenate([own, block])[order]
-    else:
-        block = sp.csr_matrix((len(added), own.shape[1]), dtype=np.float32) if features is None else features
-        if isinstance(block, np.ndarray) and DENSE_PER_SPARSE * block.size > size * own.shape[1]:
-            stacked = np.concatenate([own.toarray(), block])[order]
-        else:
-            stacked = sp.vstack([own, sp.csr_matrix(block)], format="csr")[order]
-    hops = (operator @ stacked)[np.newaxis] if ahead and isinstance(stacked, np.ndarray) else None
+    labels, role = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int8)
+    labels[given], role[given] = federation.labels, federation.role
+    x: Features = _spread(federation.features, given, size)
+    if isinstance(x, np.ndarray) and features is not None:
+        x[added] = features
+    elif not isinstance(x, np.ndarray) and features is not None and len(features):
+        x = PartlyDense(x, features, added)
+    hops: list[Features] | None = None
+    if ahead and isinstance(x, PartlyDense):
+        hops = [x.propagated(operator)]
+    elif ahead and isinstance(x, np.ndarray):
+        hops = [operator @ x]
     mended = replace(
         federation,
         ptr=federation.ptr + before,
-        labels=np.concatenate([federation.labels, np.full(len(added), -1)])[order],
-        role=np.concatenate([federation.role, np.zeros(len(added), dtype=np.int8)])[order],
+        labels=labels,
+        role=role,
         operator=operator,
-        features=stacked,
+        features=x,
         propagated=0 if hops is None else 1,
         hop_features=hops,
         nodes=None,
         given=given,
     )
     return mended, added
+
+
+def _spread(features: np.ndarray | sp.csr_matrix, rows: np.ndarray, size: int) -> np.ndarray | sp.csr_matrix:
+    """[size, num_features] with the features in these ascending rows, and zeros in the others."""
+    if isinstance(features, np.ndarray):
+        spread = np.zeros((size, features.shape[1]), dtype=np.float32)
+        spread[rows] = features
+        return spread
+    entries = np.zeros(size + 1, dtype=features.indptr.dtype)
+    entries[rows + 1] = np.diff(features.indptr)
+    return sp.csr_matrix((features.data, features.indices, np.cumsum(entries)), shape=(size, features.shape[1]))
 
 
 def _chosen(federation: Federation, rows: np.ndarray, ptr: np.ndarray, operator: sp.csr_matrix) -> Federation:

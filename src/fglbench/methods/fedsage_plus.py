@@ -34,7 +34,8 @@ from fglbench.methods._generator import Candidates, Generator, Hidden, others_me
 from fglbench.methods._mending import mend, some_clients
 from fglbench.settings import AggregatedSettings, Field
 
-VERSION = 3
+VERSION = 4
+_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}  # values of vectors: few enough to stay in a cache, and many for a GPU
 
 
 class Settings(AggregatedSettings):
@@ -62,8 +63,10 @@ class Method(fedsage.Method):
         everyone = Candidates(federation.features, np.unique(federation.ptr), device) if several else None
         found = [_Found(graphs) for graphs in (federation, whole) if graphs is not None]
         shown = 0
-        for first in range(0, number, chunk_clients):
-            clients = np.arange(first, min(first + chunk_clients, number))
+        largest = settings.neighbours * np.diff(federation.ptr).max() * federation.features.shape[1]
+        at_once = min(chunk_clients, max(1, _AT_ONCE[torch.device(device).type] // max(1, int(largest))))
+        for first in range(0, number, at_once):
+            clients = np.arange(first, min(first + at_once, number))
             own = some_clients(federation, clients)
             hidden = Hidden(own, clients, settings.neighbours, settings.hidden_share, seed, device)
             generator = Generator(settings, federation.features.shape[1], federation.classes, clients, seed, device)
@@ -86,7 +89,7 @@ class _Found:
     def __init__(self, graphs: Federation):
         self._graphs = graphs
         self._owners: list[np.ndarray] = []
-        self._features: list[np.ndarray] = []
+        self._features: list[Callable[[], np.ndarray]] = []
 
     def add(self, generator: Generator, clients: np.ndarray, learned: np.ndarray) -> None:
         owners, features = generator.generate(some_clients(self._graphs, clients), learned)
@@ -94,7 +97,13 @@ class _Found:
         self._features.append(features)
 
     def mended(self, ahead: bool) -> Federation:
-        return mend(self._graphs, np.concatenate(self._owners), np.concatenate(self._features), ahead=ahead)[0]
+        owners = np.concatenate(self._owners)
+        generated = np.empty((len(owners), self._graphs.features.shape[1]), dtype=np.float32)  # gigabytes: only once
+        first = 0
+        for own, features in zip(self._owners, self._features, strict=True):
+            generated[first : first + len(own)] = features()
+            first += len(own)
+        return mend(self._graphs, owners, generated, ahead=ahead)[0]
 
 
 def _pull(everyone: Candidates, federation: Federation, whose: np.ndarray) -> Callable[[Tensor], Tensor]:

@@ -232,6 +232,6 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         features=features,
         propagated=spec["hops"] if "x" in arrays or "hop_x" in arrays else 0,
         combine=tuple(combine) if isinstance(combine, list) else combine,
-        hop_features=arrays.get("hop_x"),
+        hop_features=list(arrays["hop_x"]) if "hop_x" in arrays else None,
         nodes=arrays["nodes"],
     )
