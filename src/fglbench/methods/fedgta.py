@@ -137,14 +137,14 @@ def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, ag
     fixed = alpha * labels + again
     steps = [labels]
     for _ in range(k):
-        steps.append(torch.add(fixed, operator @ steps[-1], alpha=1 - alpha))
+        steps.append(torch.add(fixed, operator.product(steps[-1]), alpha=1 - alpha))
     return torch.stack(steps[1:], dim=1)
 
 
 def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
     """Equation 4: H = sum over nodes i and classes j of D_ii (1 / e + Y_ij log Y_ij), [C], at least 0."""
     certainty = (math.exp(-1) - torch.special.entr(labels)).sum(1, keepdim=True)
-    return (graph.client_mean @ (degrees * certainty)).squeeze(1) * graph.sizes
+    return graph.client_mean.product(degrees * certainty).squeeze(1) * graph.sizes
 
 
 def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
