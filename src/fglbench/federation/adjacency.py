@@ -3,8 +3,6 @@
 import numpy as np
 import scipy.sparse as sp
 
-DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
-
 
 def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> sp.csr_matrix:
     """D^(r-1) (A + I) D^(-r), [N, N] float32 CSR; D are the degrees with self-loops.

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, StorageError
-from fglbench.federation.adjacency import DENSE_PER_SPARSE, normalised
+from fglbench.federation.adjacency import normalised
 from fglbench.partition.split import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.split import Split, load_split
@@ -43,6 +43,7 @@ TRAINING = "training_"
 """Prefix of the arrays of the graphs without validation and test nodes."""
 
 _MOST_FILLED_BYTES = 2**30
+_DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
 
 
 def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
@@ -147,7 +148,7 @@ def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: in
     columns, hops = features.shape[1], spec["hops"]
     size_bytes = 4 * columns * operator.shape[0] * (hops if spec.get("combine") == "each" else 1)
     entries = features.nnz + hops * operator.nnz
-    return hops > 1 and rows * columns < DENSE_PER_SPARSE * entries and size_bytes <= _MOST_FILLED_BYTES
+    return hops > 1 and rows * columns < _DENSE_PER_SPARSE * entries and size_bytes <= _MOST_FILLED_BYTES
 
 
 def propagated(x: np.ndarray, operator: sp.csr_matrix, spec: dict[str, Any]) -> dict[str, np.ndarray]:
