@@ -124,9 +124,12 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
     rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
     if spec["hops"] and spec.get("propagate", True) and pays(graph.features, operator, rows, spec):
         x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
-        x = x[split.nodes]
-        arrays |= propagated(x if isinstance(x, np.ndarray) else x.toarray(), operator, spec)
+        arrays |= propagated(_filled(x[split.nodes]), operator, spec)  # without a name here, so that it can go
     return arrays
+
+
+def _filled(x: np.ndarray | sp.csr_matrix) -> np.ndarray:
+    return x if isinstance(x, np.ndarray) else x.toarray()
 
 
 def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, spec: dict[str, Any]) -> bool:
