@@ -67,11 +67,17 @@ class Hidden:
             self._near.append((rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed))
         mended, added = mend(self.federation, self.owners, None)
         self._view = mended.view(np.arange(len(clients)), 1, 1, training=True, device=device)
-        self._own = cast(Tensor | SparseOperator, self._view.features[0])
         reached = self._view.levels[0]
         present = np.isin(added, reached)
+        places = np.searchsorted(reached, added[present])
         self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
-        self._places = np.searchsorted(reached, added[present])
+        self._places = torch.from_numpy(places).to(device)
+        own = cast(Tensor | SparseOperator, self._view.features[0])
+        self._own: Tensor | PartlyDenseRows = (  # the dense rows are the vectors, other ones in every step
+            own
+            if isinstance(own, Tensor)
+            else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._view.feature_ptr)
+        )
 
     def nearest(self, vectors: Tensor) -> Tensor:
         """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
@@ -84,11 +90,9 @@ class Hidden:
 
     def mended_view(self, vectors: Tensor) -> View:
         """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""
-        own, ptr, placed = self._own, self._view.feature_ptr, vectors[self._vectors]
-        if isinstance(own, Tensor):
-            x = own.index_copy(0, torch.from_numpy(self._places).to(own.device), placed)
-            return replace(self._view, features=[x])
-        return replace(self._view, features=[PartlyDenseRows.of(own, placed, self._places, ptr)])
+        own, placed = self._own, vectors[self._vectors]
+        x = own.index_copy(0, self._places, placed) if isinstance(own, Tensor) else replace(own, dense=placed)
+        return replace(self._view, features=[x])
 
 
 def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
