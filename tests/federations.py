@@ -97,14 +97,15 @@ def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int,
     return Graph(pairs, sp.csr_matrix(x) if sparse else x, labels, classes, cleaning=cleaning)
 
 
-def tiny_case(folder: Path, *, sparse: bool = True) -> Case:
-    """30 nodes in 3 interleaved clients of 13, 10 and 7; the last client has no edge, others have isolated nodes."""
-    graph = random_graph(30, 7, 3, 60, seed=1, sparse=sparse)
-    owner = np.random.default_rng(2).permutation(np.repeat([0, 1, 2], [13, 10, 7]))
-    inside = (owner[graph.edges] != 2).all(axis=0)
+def tiny_case(folder: Path, *, sparse: bool = True, sizes: Sequence[int] = (13, 10, 7)) -> Case:
+    """Interleaved clients of so many nodes; the last client has no edge, others have isolated nodes."""
+    nodes, last = sum(sizes), len(sizes) - 1
+    graph = random_graph(nodes, 7, 3, 2 * nodes, seed=1, sparse=sparse)
+    owner = np.random.default_rng(2).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    inside = (owner[graph.edges] != last).all(axis=0)
     graph = Graph(graph.edges[:, inside], graph.features, graph.labels, graph.classes, cleaning=graph.cleaning)
-    role = np.zeros(30, dtype=np.int8)
-    parts = [np.flatnonzero(owner == client) for client in range(3)]
+    role = np.zeros(nodes, dtype=np.int8)
+    parts = [np.flatnonzero(owner == client) for client in range(len(sizes))]
     for part in parts:
         role[part] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], len(part))
     return case_of(graph, parts, role, folder)

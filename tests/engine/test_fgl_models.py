@@ -425,19 +425,3 @@ def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
     np.testing.assert_array_equal(method._labels, np.where(away, labels, other))
     assert (method._edges != edges)[away].nnz == 0
     assert (method._edges != edges)[~away].nnz > 0
-
-
-# ---- table 5
-
-
-@pytest.mark.parametrize("aggregation", ["fedavg", "moon", "feddc", "fedgta"])
-@pytest.mark.parametrize("model", ["fedsage+", "fedgl"])
-def test_every_pair_of_model_and_aggregation_agrees_in_chunks(tiny: Case, model: str, aggregation: str) -> None:
-    federation = tiny.federation("sage")
-    own = {"aggregation": aggregation}
-    together = run(federation, model, "sage", own=own)
-    apart = run(federation, model, "sage", own=own, chunk=1)
-    assert together.state == "ok"
-    for name, tensor in together.parameters["last"].items():
-        torch.testing.assert_close(apart.parameters["last"][name], tensor, rtol=0, atol=1e-5)
-    assert together.history["bytes_up"].tolist() == apart.history["bytes_up"].tolist()

@@ -44,6 +44,33 @@ STUDY = {
 TRANSDUCTIVE = [
     f"{method}-{backbone}" for method in registry.names("method") for backbone in registry.names("backbone")
 ]
+# What other settings than the defaults do: where the clusters of gcfl and gcfl+ split, and named variants.
+SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}
+VARIANTS = {
+    **STUDY,
+    "methods": [
+        "fedavg",
+        {"name": "gcfl", "label": "gcfl splitting", **SPLITTING},
+        {"name": "gcfl+", "label": "gcfl+ splitting", **SPLITTING, "window": 2},
+        {"name": "moon", "label": "moon 1", "mu": 1.0},
+        {"name": "feddc", "label": "feddc openfgl", "variant": "openfgl"},
+        {"name": "fedgta", "label": "fedgta public", "variant": "public"},
+        {"name": "fedgl", "label": "fedgl sure", "confidence": 0.4, "label_weight": 1.0, "aggregation": "fedgta"},
+        {"name": "fedsage+", "label": "fedsage+ fedgta", "aggregation": "fedgta"},
+    ],
+    "backbones": [
+        "gcn",
+        "sage",
+        {"name": "sage", "label": "sage sampled", "neighbours": 2},
+        {"name": "gamlp", "label": "gamlp jk", "attention": "jk"},
+    ],
+}
+VARIANT = [
+    *(f"{method['label']}-gcn" for method in VARIANTS["methods"][1:6]),
+    *(f"{method['label']}-sage" for method in VARIANTS["methods"][6:]),
+    "fedavg-sage sampled",
+    "fedavg-gamlp jk",
+]
 INDUCTIVE = [f"{pair} inductive" for pair in ("fedgta-gcn", "fedgta-sign", "fedgl-sage", "fedsage+-sage", "global-gat")]
 
 
@@ -108,9 +135,11 @@ def verdict(name: str, found: dict[str, Any], pinned: dict[str, Any] | None) -> 
 def cells() -> dict[str, Cell]:
     placements = expand(Study.model_validate(STUDY)).placements
     found = {f"{placement.method}-{placement.backbone}": placement.cell for placement in placements}
+    variants = expand(Study.model_validate(VARIANTS)).placements
+    found |= {f"{placement.label}-{placement.backbone}": placement.cell for placement in variants}
     inductive = expand(Study.model_validate({**STUDY, "protocol": {"setting": "inductive"}})).placements
     named = {f"{placement.method}-{placement.backbone} inductive": placement.cell for placement in inductive}
-    return found | {name: named[name] for name in INDUCTIVE}
+    return {name: (found | named)[name] for name in [*TRANSDUCTIVE, *VARIANT, *INDUCTIVE]}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +156,7 @@ def pinned(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
         GOLDEN.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*TRANSDUCTIVE, *INDUCTIVE])
+@pytest.mark.parametrize("name", [*TRANSDUCTIVE, *VARIANT, *INDUCTIVE])
 def test_numbers_change_only_with_a_version(
     request: pytest.FixtureRequest, name: str, cells: dict[str, Cell], root: Path, pinned: dict[str, Any]
 ) -> None:
