@@ -43,12 +43,16 @@ def engine_seconds(case: Case, name: str, rounds: int) -> float:
 def plain_loops(
     plan: oracle.Plan, initial: dict[str, torch.Tensor]
 ) -> dict[str, Callable[[], plain_strategies.Strategy]]:
-    """The plain strategies, by the name of their method; the plain GCFL tries all cuts, which is no way to do it."""
+    """The plain strategies, by the name of their method; GCFL's never split, for they would try all cuts."""
+    never = plan.rounds
     return {
         "fedavg": plain_strategies.Strategy,
+        "fedprox": lambda: plain_strategies.FedProx(0.01),
         "scaffold": lambda: plain_strategies.Scaffold(plan, weighted=True, quotient=False),
         "moon": lambda: plain_strategies.Moon(0.01, 0.5, initial),
         "feddc": lambda: plain_strategies.FedDC(plan, 0.01, quotient=False),
+        "gcfl": lambda: plain_strategies.GCFL(plan, 1.0, 0.0, never),
+        "gcfl+": lambda: plain_strategies.GCFL(plan, 1.0, 0.0, never, window=5),
         "fedgta": plain_strategies.FedGTA,
     }
 

@@ -118,6 +118,21 @@ def gradients(model: Model) -> Weights:
     return {name: (p.grad.T if p.dim() == 2 else p.grad) for name, p in model.named().items()}  # type: ignore[union-attr]
 
 
+class FedProx(Strategy):
+    """Li et al.: mu / 2 times the squared distance to the received parameters."""
+
+    def __init__(self, mu: float):
+        self.mu = mu
+        self.received: Weights = {}
+
+    def begin(self, client: int, data: Client, model: Model) -> None:
+        self.received = {name: tensor.detach().clone() for name, tensor in model.named().items()}
+
+    def extra(self, client: int, data: Client, model: Model, rows: np.ndarray) -> Tensor:
+        moved = [(tensor - self.received[name]).square().sum() for name, tensor in model.named().items()]
+        return self.mu / 2 * torch.stack(moved).sum()
+
+
 class Scaffold(Strategy):
     """Karimireddy et al., algorithm 1; by SGD with option II as printed, else with the mean gradient.
 

@@ -72,10 +72,13 @@ def differs(one: Result, other: Result) -> bool:
 
 @pytest.mark.parametrize("chunk", [None, 2])
 @pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.1), ("adam", 0.003)])
-@pytest.mark.parametrize("name", ["scaffold", "moon", "feddc", "feddc of openfgl", "gcfl", "gcfl+", "fedgta"])
+@pytest.mark.parametrize(
+    "name", ["fedprox", "scaffold", "moon", "feddc", "feddc of openfgl", "gcfl", "gcfl+", "fedgta"]
+)
 def test_batches(five: Case, name: str, optimiser: str, lr: float, chunk: int | None) -> None:
     """Clients of a round differ in the number of their local steps."""
     own: dict[str, Any] = {
+        "fedprox": {"mu": 0.5},
         "moon": {"mu": 1.0},
         "feddc": {"alpha": 0.3},
         "feddc of openfgl": {"alpha": 0.3, "variant": "openfgl"},
@@ -85,6 +88,7 @@ def test_batches(five: Case, name: str, optimiser: str, lr: float, chunk: int | 
     schedule: dict[str, Any] = {"rounds": 5, "local_epochs": 3, "participation": 0.7, "optimiser": optimiser, "lr": lr}
     plan, quotient = plan_of(5, 0.7, local_epochs=3, lr=lr), optimiser == "sgd"
     plain: plain_strategies.Strategy = {
+        "fedprox": plain_strategies.FedProx(0.5),
         "scaffold": plain_strategies.Scaffold(plan, weighted=True, quotient=quotient),
         "moon": plain_strategies.Moon(1.0, 0.5, initial_of(five)),
         "feddc": plain_strategies.FedDC(plan, 0.3, quotient),

@@ -1,10 +1,12 @@
 """FedGTA (Li et al., VLDB 2023, algorithms 1 and 2): personal means over clients whose label propagation looks alike.
 
 After local training every client propagates its soft labels (eq. 3) and sends their moments (eq. 5) and its smoothing
-confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7), of those whose moments have a cosine
-similarity of at least epsilon with its own (eq. 6). The adjacency matrix has self-loops, as the paper says of its own:
-a node is among its neighbours in eq. 3, and D in eq. 4 counts it. Rows of Y^l may exceed 1 (node of many neighbours
-with few), so that moments of high order are those of hubs; the public variant bounds them.
+confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7, with each client's own H), of those whose
+moments have a cosine similarity of at least epsilon with its own (eq. 6). Eq. 5 shows central moments as an example;
+hybrid ones, order 6 and epsilon 0.5, the defaults, are what the authors' code has for Cora. The adjacency matrix has
+self-loops, as the paper says of its own: a node is among its neighbours in eq. 3, and D in eq. 4 counts it. Rows of Y^l
+may exceed 1 (node of many neighbours with few), so that moments of high order are those of hubs; the public variant
+bounds them.
 
 `variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
 step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the

@@ -12,7 +12,7 @@ The global test has no generated neighbours: it scores on its graph as it is.
 Under the inductive setting the generator learns from the graphs of training, and mends both these and the whole ones on
 which models are scored; a client whose graph of training has no node has none, and its graph stays as it is.
 
-Generated features are the tangens hyperbolicus of a linear map, as in the public code: none is beyond -1 and 1,
+Generated features are the hyperbolic tangent of a linear map, as in the public code: none is beyond -1 and 1,
 whatever the features of the dataset are.
 
 Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as predicted; distances to

@@ -1,0 +1,71 @@
+"""Training seconds a round of FedAvg and FedGTA on SGC, from 50 to 500 clients.
+
+Every client is a block model graph of its own, so that its work does not depend on how many others there are; only
+FedGTA's C x C similarity may grow faster than their number. The two methods take turns and the median over the turns
+is kept; one torch thread, without evaluation. Below the times stand the slopes of the least-squares line through
+(log clients, log seconds), over all counts and over the two largest.
+
+    python benchmarks/many_clients.py --clients 50 100 200 350 500
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from complexity import HOPS, SEED, make_case  # also finds the tests' modules
+from complexity_terms import Sizes
+
+from federations import Case, backbone_of, method_of, schedule_of  # isort: skip
+
+from fglbench.federation.loop import train
+from fglbench.federation.memory import keep_freed_memory
+
+METHODS = ["fedavg", "fedgta"]
+
+
+def round_s(case: Case, method: str, rounds: int) -> float:
+    """Seconds of a round, as the training loop records them."""
+    federation = case.federation("sgc", hops=HOPS)
+    backbone = backbone_of(federation, "sgc", hops=HOPS)
+    schedule = schedule_of(rounds=rounds, local_epochs=3)
+    result = train(federation, backbone, method_of(federation, backbone, method), schedule, SEED)
+    if result.state != "ok":
+        raise SystemExit(f"{method}: the run ended as '{result.state}' in round {result.diverged_round}")
+    return result.train_seconds / rounds
+
+
+def slope(clients: list[int], seconds: list[float]) -> float:
+    return float(np.polyfit(np.log(clients), np.log(seconds), 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, nargs="+", default=[50, 100, 200, 350, 500])
+    parser.add_argument("--nodes", type=int, default=200, help="of a client")
+    parser.add_argument("--features", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    found: dict[str, list[float]] = {method: [] for method in METHODS}
+    print(f"{'clients':10}" + "".join(f"{method + ' ms':>12}" for method in METHODS) + f"{'to fedavg':>12}")
+    for clients in arguments.clients:
+        with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
+            case = make_case(Sizes(arguments.nodes, arguments.features, clients), Path(temporary))
+            turns = [[round_s(case, method, arguments.rounds) for method in METHODS] for _ in range(arguments.repeats)]
+        for method, seconds in zip(METHODS, zip(*turns, strict=True), strict=True):
+            found[method].append(statistics.median(seconds))
+        ratio = statistics.median(fedgta / fedavg for fedavg, fedgta in turns)
+        times = "".join(f"{1000 * found[method][-1]:12.1f}" for method in METHODS)
+        print(f"{clients:<10}{times}{ratio:12.2f}", flush=True)
+    for name, last in [("slope", 0), ("largest", -2)]:
+        slopes = "".join(f"{slope(arguments.clients[last:], found[method][last:]):12.2f}" for method in METHODS)
+        print(f"{name:10}{slopes}")
+
+
+if __name__ == "__main__":
+    main()
