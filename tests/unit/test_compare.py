@@ -125,6 +125,21 @@ def test_the_table_s_own_filter_applies_to_the_paper():
     assert len(rows) == 1
 
 
+def test_a_filter_of_the_reference_stands_for_the_table_s_own():
+    wanted = table_spec(reference={"table": "1", "where": {"clients": [10, 500]}}, where={"clients": [10]})
+    printed = reference({}, {"clients": "5"}, {"clients": "500", "dataset": "papers100m"})
+    assert [row.clients for row in printed_numbers(ONE, wanted, printed)] == [10, 500]
+
+
+def test_what_was_not_run_has_the_study_s_own_words():
+    runs = frame(run_rows([0.8], label="FedAvg 50 %"), run_rows([0.8], label="FedAvg")).assign(method="fedavg")
+    study = study_of(runs, seeds=[0], order={"label": ["FedAvg", "FedAvg 50 %"]})
+    rows = compare(study, spec(), reference({"dataset": "arxiv"}, {"dataset": "arxiv", "method": "moon"}))
+    assert [row.place["label"] for row in rows if row.verdict == "not run"] == ["FedAvg", "moon"]
+    rows = compare(study, spec(where={"label": ["FedAvg 50 %"]}), reference({"dataset": "arxiv"}))
+    assert [row.place["label"] for row in rows if row.verdict == "not run"] == ["FedAvg 50 %"]
+
+
 def test_variants_are_left_out_unless_named():
     printed = reference({}, {"variant": "no_moments", "value": "70"})
     assert [row.value for row in printed_numbers(ONE, spec(), printed)] == [80.0]

@@ -91,7 +91,8 @@ class Reference(Section):
 
     table: str = Field(description="The table's number in the paper.")
     where: dict[str, str | int | list[str | int]] = Field(
-        {}, description="Further columns of the CSV, and the values that rows must have there."
+        {},
+        description="Columns of the CSV, and values that rows must have there; they replace the table's own `where`.",
     )
     exact: bool = Field(False, description="Compare `-lcc` datasets only with rows of that very name.")
 

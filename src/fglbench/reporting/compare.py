@@ -18,7 +18,7 @@ from fglbench.reporting.cells import Cell, Table
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, field_titles, ordered, shown, titled
-from fglbench.reporting.reference import Printed, base_dataset, named_by, printed_numbers
+from fglbench.reporting.reference import Printed, base_dataset, named_by, own_names, printed_numbers
 from fglbench.reporting.tables import build_table, printed
 
 TOLERANCE_POINTS = 2.0
@@ -76,7 +76,7 @@ def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference
         rows += [_comparison(cell.place, cell, number) for cell in found]
         if not found:
             nothing = Cell(text=OUTCOMES["not_run"].symbol, state="not_run")
-            rows.append(_comparison(_place_of(number, study), nothing, number))
+            rows.append(_comparison(_place_of(number, study, spec), nothing, number))
     fields = [*spec["columns"], *spec["rows"]]
     keys = [tuple(row.place[name] for name in fields) for row in rows]
     position = {key: place for place, key in enumerate(ordered(keys, fields, study.order))}
@@ -100,7 +100,7 @@ def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[st
     return exact or (same[:1] if number.method in study.centralised else [])
 
 
-def _place_of(number: Printed, study: Study) -> dict[str, Any]:
+def _place_of(number: Printed, study: Study, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "dataset": study.label("dataset", number.dataset),
         "scheme": study.label("scheme", number.partition),
@@ -109,7 +109,7 @@ def _place_of(number: Printed, study: Study) -> dict[str, Any]:
         "backbone": study.label("backbone", number.backbone),
         "label": f"{number.method} {number.variant}".strip(),
         "centralised": number.method in study.centralised,
-    }
+    } | own_names(study, spec, number)
 
 
 def _comparison(place: Mapping[str, Any], ours: Cell, number: Printed) -> Comparison:

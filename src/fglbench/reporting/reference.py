@@ -56,8 +56,8 @@ def load_reference(path: Path) -> pd.DataFrame:
 def printed_numbers(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Printed]:
     """The printed numbers that a table is compared with, in the order of the file.
 
-    They are those of the table's `reference.table` and metric that pass `reference.where` (columns of the file) and,
-    where both sides have the field, the table's own `where`. Variants (ablations) are left out unless a method of the
+    They are those of the table's `reference.table` and metric that pass `reference.where` (columns of the file) and, in
+    the fields that it does not name, the table's own `where`. Variants (ablations) are left out unless a method of the
     study is printed as one or `reference.where` names them.
 
     Raises:
@@ -79,11 +79,10 @@ def printed_numbers(study: Study, spec: Mapping[str, Any], reference: pd.DataFra
     wanted = {
         name: [study.name(name, value) for value in as_list(own[name])] + [n[name] for n in otherwise if name in n]
         for name in SAME
-        if name in own
+        if name in own and SAME[name] not in where
     }
     central = study.centralised
-    places = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, {})]
-    ours = [(str(place["label"]), named_by(study, place)) for place in places]
+    ours = [(str(place["label"]), named_by(study, place)) for place in _named_places(study)]
     labels = as_list(own["label"]) if "label" in own else None
     return [
         number
@@ -112,6 +111,24 @@ def _asked(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list
     """Whether a filter of labels keeps a number: all but those which another label of the study stands for."""
     standing = [label for label, names in ours if names == number.names]
     return labels is None or not standing or any(label in labels for label in standing)
+
+
+def own_names(study: Study, spec: Mapping[str, Any], number: Printed) -> dict[str, Any]:
+    """What the study calls a printed method: `label`, `method` and `backbone`; empty where it has none that is so."""
+    own = spec.get("where") or {}
+    labels = as_list(own["label"]) if "label" in own else None
+    return next(
+        (
+            place
+            for place in _named_places(study)
+            if named_by(study, place) == number.names and (labels is None or place["label"] in labels)
+        ),
+        {},
+    )
+
+
+def _named_places(study: Study) -> list[dict[str, Any]]:
+    return [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
 
 
 def named_by(study: Study, place: Mapping[str, Any]) -> dict[str, str]:
