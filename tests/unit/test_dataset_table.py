@@ -28,16 +28,31 @@ def table(printed, **spec):
 def test_printed_sizes_stand_beside_ours_also_of_the_largest_component():
     made = table(load_reference(ROOT / "workflow/studies/reference/fedgta.csv"), reference={"table": "2"})
     text = {row[0]: [cell.text for cell in cells] for row, cells in zip(made.rows, made.cells, strict=True)}
-    assert text["cora"] == ["2,708", "2,708", "1,433", "1,433", "5,278", "5,429", "7", "7"]
+    assert text["cora"][:8] == ["2,708", "2,708", "1,433", "1,433", "5,278", "5,429", "7", "7"]
     assert text["Photo"][4:6] == ["119,043", "119,043"]
     assert text["reddit"][:2] == ["–", "232,965"]
     assert len(made.rows) == 12
 
 
+def test_split_and_setting_stand_beside_the_printed_ones():
+    ratios = {"split": {"kind": "ratios", "train": 0.2, "val": 0.4, "test": 0.4}, "setting": "transductive"}
+    public = {"split": {"kind": "public", "train": 0.2, "val": 0.4, "test": 0.4}, "setting": "inductive"}
+    sizes = {"cora": SIZES["cora"], "flickr": {"nodes": 89250}}
+    study = study_of(pd.DataFrame(), sizes=sizes, protocol=ratios, protocols={"flickr": public})
+    printed = load_reference(ROOT / "workflow/studies/reference/fedgta.csv")
+    made = dataset_table(study, {"name": "table2", "reference": {"table": "2"}}, printed)
+    text = {row[0]: [cell.text for cell in cells] for row, cells in zip(made.rows, made.cells, strict=True)}
+    assert made.columns[8:] == [(name, who) for name in ("split", "setting") for who in ("ours", "printed")]
+    assert text["cora"][8:] == ["20%/40%/40%", "20%/40%/40%", "transductive", "transductive"]
+    assert text["flickr"][8:] == ["public", "44k/22k/22k", "inductive", "inductive"]
+    assert text["reddit"][8:] == ["–", "155k/23k/54k", "–", "inductive"]
+
+
 def test_without_a_reference_there_are_only_our_sizes():
     made = table(None)
-    assert made.columns == [("nodes",), ("features",), ("edges",), ("classes",)]
-    assert made.data[0] == {"dataset": "cora", "nodes": "2,708", "features": "1,433", "edges": "5,278", "classes": "7"}
+    assert made.columns == [("nodes",), ("features",), ("edges",), ("classes",), ("split",), ("setting",)]
+    own = {"dataset": "cora", "nodes": "2,708", "features": "1,433", "edges": "5,278", "classes": "7"}
+    assert made.data[0] == own | {"split": "–", "setting": "–"}
 
 
 def test_rows_are_in_the_order_of_the_study():

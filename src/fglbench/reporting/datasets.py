@@ -1,4 +1,4 @@
-"""The datasets of a study in one table: their sizes, each beside the printed one."""
+"""The datasets of a study in one table: their sizes, split and setting, each beside the printed one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +10,8 @@ from fglbench.reporting.records import Study, ordered
 from fglbench.reporting.reference import base_dataset
 
 SIZES = ("nodes", "features", "edges", "classes")
+PROTOCOL = ("split", "setting")
+SETTINGS = ("transductive", "inductive")
 
 
 def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
@@ -19,29 +21,30 @@ def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame
     Args:
         study: the records.
         spec: the table's entry in `study.json`: name, title, reference.
-        reference: as `reference.load_reference` reads it, or None.
+        reference: as `reference.load_reference` reads it, or None. Its metric `split` is a text; the setting stands
+            behind the last semicolon of that row's note.
     """
     recorded: dict[str, dict[str, int]] = study.settings["sizes"]
     labels = ordered([(label,) for label in recorded], ["dataset"], study.order)
-    sizes = {label: recorded[label] for (label,) in labels}
+    sizes = {label: _texts(recorded[label]) | _protocol(study, label) for (label,) in labels}
     wish = spec.get("reference") or {}
     printed = _printed(reference, wish) if reference is not None else {}
     names = {label: _printed_name(str(study.name("dataset", label)), wish, printed) for label in sizes}
     alone = [name for name in printed if name not in names.values()]
-    columns = [(size, *who) for size in SIZES for who in ([("ours",), ("printed",)] if printed else [()])]
+    columns = [(size, *who) for size in (*SIZES, *PROTOCOL) for who in ([("ours",), ("printed",)] if printed else [()])]
     rows: list[tuple[str, ...]] = []
     cells: list[list[Cell]] = []
     data: list[dict[str, Any]] = []
     for label in [*sizes, *alone]:
         ours, theirs = sizes.get(label, {}), printed.get(names.get(label, label), {})
-        texts = [_text((theirs if column[1:] == ("printed",) else ours).get(column[0])) for column in columns]
+        texts = [(theirs if column[1:] == ("printed",) else ours).get(column[0], "–") for column in columns]
         rows.append((label,))
         cells.append([Cell(text=text) for text in texts])
         data.append({"dataset": label} | {" ".join(c): t for c, t in zip(columns, texts, strict=True)})
     return Table(
         name=spec["name"],
         title=(spec.get("title") or spec["name"]).removesuffix("."),
-        caption=["Edges are undirected, without duplicates and self-loops."],
+        caption=["Edges are undirected, without duplicates and self-loops; splits are training, validation and test."],
         row_fields=["dataset"],
         rows=rows,
         column_fields=["size", "source"] if printed else ["size"],
@@ -55,17 +58,33 @@ def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame
     )
 
 
-def _printed(reference: pd.DataFrame, wish: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    rows = reference[(reference["table"] == str(wish["table"])) & reference["metric"].isin(SIZES)]
-    found: dict[str, dict[str, int]] = {}
+def _printed(reference: pd.DataFrame, wish: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    rows = reference[(reference["table"] == str(wish["table"])) & reference["metric"].isin((*SIZES, "split"))]
+    found: dict[str, dict[str, str]] = {}
     for row in rows.to_dict("records"):
-        found.setdefault(row["dataset"], {})[row["metric"]] = int(row["value"])
+        own = found.setdefault(row["dataset"], {})
+        if row["metric"] in SIZES:
+            own |= _texts({row["metric"]: int(row["value"])})
+            continue
+        own["split"] = row["value"]
+        setting = row["note"].rpartition(";")[2].strip()
+        own |= {"setting": setting} if setting in SETTINGS else {}
     return found
+
+
+def _protocol(study: Study, label: str) -> dict[str, str]:
+    """How the study splits a dataset and what training sees of it; empty where the records do not say."""
+    own = (study.settings.get("protocols") or {}).get(label) or study.settings.get("protocol") or {}
+    if "split" not in own:
+        return {}
+    split = own["split"]
+    ratios = "/".join(f"{100 * split[role]:g}%" for role in ("train", "val", "test"))
+    return {"split": ratios if split["kind"] == "ratios" else split["kind"], "setting": own["setting"]}
 
 
 def _printed_name(name: str, wish: Mapping[str, Any], printed: Mapping[str, Any]) -> str:
     return name if name in printed else base_dataset(name, wish)
 
 
-def _text(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
+def _texts(sizes: Mapping[str, int]) -> dict[str, str]:
+    return {name: f"{value:,}" for name, value in sizes.items()}
