@@ -45,26 +45,39 @@ def draw_labels(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> 
 
 
 def aggregation_weights(study: Study, spec: Mapping[str, Any]) -> Figure:
-    """The mixing matrix of the round that is read, one panel per complete cell that recorded one, first seed."""
-    chosen = select(study.mixing, spec.get("where"), f"figure '{spec['name']}'")
+    """For every dataset, scheme and number of clients the nodes per client and class, then the mixing matrix of the
+    round that is read, one panel per complete cell that recorded one; all of the first seed."""
+    owner, where = f"figure '{spec['name']}'", spec.get("where")
+    chosen, partitions = select(study.mixing, where, owner), select(study.partitions, of_partitions(where), owner)
     if not chosen.empty:
         chosen = complete_only(study, chosen)
     if chosen.empty:
         return nothing(spec, "aggregation weight")
-    fields = [*PROBLEM, "backbone", "label"]
+    labels = dict(groups(partitions, list(PROBLEM), study.order)) if not partitions.empty else {}
+    drawn: list[tuple[tuple[Any, ...], pd.DataFrame]] = []
+    for key, cells in groups(chosen, list(PROBLEM), study.order):
+        drawn += [(key, labels[key])] if key in labels else []
+        drawn += [(key + own, part) for own, part in groups(cells, ["backbone", "label"], study.order)]
     with rc_context(MAP_LOOK):
-        parts = list(groups(chosen, fields, study.order))
-        tallest = max(part["client"].nunique() for _, part in parts)
-        figure, axes = panels([key for key, _ in parts], title_of(spec), height=min(5.0, max(3.0, 0.2 * tallest + 1.4)))
-        for panel, (key, part) in zip(axes, parts, strict=True):
-            seed = int(part["seed"].min())
-            first = part[part["seed"] == seed].sort_values("client")
-            number = int(first["round"].iloc[0]) + 1
-            title = f"{panel_title(fields[:3], key[:3])}\n{key[4]} ({key[3]}), seed {seed}, round {number}"
-            _heatmap(figure, panel, np.stack(first["weights"].tolist()), title, "Weight")
-            panel.set_xlabel("Sender")
-            panel.set_ylabel("Receiver")
+        tallest = int(chosen.groupby(list(PROBLEM))["client"].nunique().max())
+        figure, axes = panels([key for key, _ in drawn], title_of(spec), height=min(5.0, max(3.0, 0.2 * tallest + 1.4)))
+        for panel, (key, part) in zip(axes, drawn, strict=True):
+            title = panel_title(list(PROBLEM), key[: len(PROBLEM)])
+            if len(key) == len(PROBLEM):
+                draw_labels(figure, panel, part, title)
+            else:
+                _draw_weights(figure, panel, part, f"{title}\n{key[-1]} ({key[-2]})")
     return figure
+
+
+def _draw_weights(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> None:
+    """The heat map of one cell's mixing matrix, of its first seed."""
+    seed = int(part["seed"].min())
+    first = part[part["seed"] == seed].sort_values("client")
+    title = f"{title}, seed {seed}, round {int(first['round'].iloc[0]) + 1}"
+    _heatmap(figure, panel, np.stack(first["weights"].tolist()), title, "Weight")
+    panel.set_xlabel("Sender")
+    panel.set_ylabel("Receiver")
 
 
 def _heatmap(figure: Figure, panel: Axes, values: np.ndarray, title: str, unit: str) -> None:

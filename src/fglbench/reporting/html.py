@@ -31,8 +31,9 @@ FIGURE_WORDS = {
     "ranks differ by less than Nemenyi's critical difference.",
     "accuracy_by_participation": "Accuracy against the fraction of clients that is drawn for a round: mean over seeds, "
     "bars of one sample standard deviation.",
-    "aggregation_weights": "Weight with which each client (row) received the model of each other (column) in the round "
-    "that is read, for the first seed that has them. Methods that send all clients the same are left out.",
+    "aggregation_weights": "Nodes of each class that each client holds, and beside them the weight with which each "
+    "client (row) received the model of each other (column) in the round that is read, for the first seed. Methods "
+    "that send all clients the same are left out.",
     "labels_and_convergence": "Nodes of each class that each client holds, for the first seed, and beside them the "
     "accuracy after each round: mean over seeds, band of one sample standard deviation.",
     "seconds_by_method": "Seconds of local training and of the server over all rounds, without start-up and "
