@@ -29,10 +29,15 @@ def five(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def trained(
-    case: Case, method: str, chunk: int | None = None, own: dict[str, Any] | None = None, **schedule: Any
+    case: Case,
+    method: str,
+    chunk: int | None = None,
+    own: dict[str, Any] | None = None,
+    backbone_name: str = "gcn",
+    **schedule: Any,
 ) -> tuple[Result, Any]:
-    federation = case.federation(**SETTINGS)
-    backbone = backbone_of(federation, "gcn", **SETTINGS)
+    federation = case.federation(backbone_name, **SETTINGS)
+    backbone = backbone_of(federation, backbone_name, **SETTINGS)
     made = method_of(federation, backbone, method, **(own or {}))
     return train(federation, backbone, made, schedule_of(**schedule), SEED, chunk_clients=chunk), made
 
@@ -51,8 +56,8 @@ def assert_oracle(
     batch_size: int | None = None,
 ) -> None:
     """The engine's last parameters are those of the plain loop."""
-    federation = case.federation(**SETTINGS)
-    initial = initial_of(case)
+    federation = case.federation(plan.backbone, **SETTINGS)
+    initial = initial_of(case, plan.backbone)
     clients = oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
     expected = plain_strategies.run(clients, federation.classes, initial, plan, strategy, optimiser, batch_size, SEED)
     assert result.state == "ok"
@@ -61,8 +66,10 @@ def assert_oracle(
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
 
 
-def initial_of(case: Case) -> dict[str, torch.Tensor]:
-    return backbone_of(case.federation(**SETTINGS), "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
+def initial_of(case: Case, name: str = "gcn") -> dict[str, torch.Tensor]:
+    return backbone_of(case.federation(name, **SETTINGS), name, **SETTINGS).initial(
+        torch_stream(SEED, "initialisation")
+    )
 
 
 def differs(one: Result, other: Result) -> bool:
@@ -166,6 +173,19 @@ def test_moon(five: Case, temperature: float, participation: float, chunk: int |
     assert_oracle(five, result, plan_of(5, participation, lr=0.03), plain, "adam")
     fedavg, _ = trained(five, "fedavg", None, rounds=5, participation=participation, lr=0.03)
     assert differs(result, fedavg)
+
+
+@pytest.mark.parametrize("name", oracle.MODELS)
+def test_moon_compares_what_the_last_layer_reads(five: Case, name: str) -> None:
+    """On every backbone."""
+    schedule: dict[str, Any] = {"rounds": 4, "optimiser": "sgd", "lr": 0.2}
+    result, method = trained(five, "moon", None, {"mu": 2.0}, name, **schedule)
+    plan = plan_of(4, 1.0, lr=0.2, backbone=name, settings=method.backbone.settings.model_dump())
+    plain = plain_strategies.Moon(2.0, 0.5, initial_of(five, name))
+    assert_oracle(five, result, plan, plain, "sgd")
+    fedavg, _ = trained(five, "fedavg", None, None, name, **schedule)
+    last, without = (run.parameters["last"] for run in (result, fedavg))
+    assert max(float((last[key] - without[key]).abs().max()) for key in last) > 1e-3
 
 
 def test_moon_is_fedavg_with_mu_zero_and_in_its_first_round(five: Case) -> None:
