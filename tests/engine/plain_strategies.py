@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from oracle import TRAIN, Client, Plan, average
 from plain_models import MODELS, Model, Weights
+from scipy.special import softmax, xlogy
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
@@ -379,7 +380,7 @@ class GCFL(Strategy):
 
 
 class FedGTA(Strategy):
-    """Li et al., algorithms 1 and 2, on dense matrices of one client at a time.
+    """Li et al., algorithms 1 and 2, on dense matrices of one client at a time; `public`: as the authors' code has it.
 
     `compared` and `accepted` count pairs of different clients.
     """
@@ -393,7 +394,9 @@ class FedGTA(Strategy):
         epsilon: float = 0.5,
         no_moments: bool = False,
         no_confidence: bool = False,
+        variant: str = "paper",
     ):
+        self.public = variant == "public"
         self.k, self.alpha, self.order, self.kind, self.epsilon = k, alpha, order, moments, epsilon
         self.no_moments, self.no_confidence = no_moments, no_confidence
         self.moments: dict[int, np.ndarray] = {}
@@ -409,6 +412,9 @@ class FedGTA(Strategy):
         adjacency += np.eye(len(soft))
         degrees = adjacency.sum(1)
         spread = adjacency / np.sqrt(degrees)[:, None] / np.sqrt(degrees)
+        if self.public:
+            self.end_public(client, soft, data, spread, degrees - 1)
+            return
         steps = [soft]
         for _ in range(self.k):
             steps.append(self.alpha * soft + (1 - self.alpha) * spread @ steps[-1])
@@ -422,6 +428,19 @@ class FedGTA(Strategy):
                 if self.kind != "raw":
                     found.append(((step - step.mean(1, keepdims=True)) ** power).mean(0))
         self.moments[client] = np.concatenate(found)
+
+    def end_public(self, client: int, soft: np.ndarray, data: Client, spread: np.ndarray, degrees: np.ndarray) -> None:
+        training = (data.role == TRAIN).numpy()
+        known = np.eye(soft.shape[1])[data.labels.numpy()] * training[:, None]
+        first = np.where(training[:, None], known, soft)
+        last = first
+        for _ in range(self.k):
+            last = self.alpha * first + (1 - self.alpha) * spread @ last + known
+        warm, cold = (softmax(last / heat, axis=1) for heat in (20, 1))
+        warm[training] = cold[training] = known[training]
+        self.confidence[client] = float((degrees[:, None] * (np.exp(-1) + xlogy(warm, warm))).sum())
+        base = cold if self.kind == "raw" else cold - cold.mean(0)
+        self.moments[client] = np.concatenate([(base**power).mean(0) for power in range(1, self.order + 1)])
 
     def server(self, trained: dict[int, Trained], held: list[Weights], sizes: list[int]) -> list[Weights]:
         self.ever |= set(trained)
@@ -444,7 +463,8 @@ class FedGTA(Strategy):
         if self.no_moments:
             return True
         one, other = self.moments[i], self.moments[j]
-        near = bool(one @ other / np.sqrt((one @ one) * (other @ other)) >= self.epsilon)
+        cosine = one @ other / np.sqrt((one @ one) * (other @ other))
+        near = bool(cosine > self.epsilon if self.public else cosine >= self.epsilon)
         self.compared += 1
         self.accepted += near
         return near

@@ -243,6 +243,8 @@ def five(tmp_path_factory: pytest.TempPathFactory) -> Case:
         ({"moments": "raw", "order": 2}, 0.99),
         ({"moments": "central", "order": 3, "k": 3, "alpha": 0.3}, 0.5),
         ({"moments": "hybrid", "order": 2, "no_confidence": True}, 0.97),
+        ({"moments": "raw", "order": 3, "variant": "public"}, 0.8),
+        ({"moments": "central", "order": 2, "variant": "public", "k": 2}, 0.3),
         ({"moments": "hybrid", "order": 2, "no_moments": True}, 0.97),
     ],
 )
