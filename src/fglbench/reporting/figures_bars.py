@@ -39,7 +39,8 @@ def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
             panel.set_yticks(range(len(names)), names)
             panel.invert_yaxis()
             panel.grid(axis="y", visible=False)
-            panel.set_title(panel_title(fields, key) if devices else panel_title(list(PROBLEM), key[:3]))
+            title = panel_title(list(PROBLEM), key[: len(PROBLEM)])
+            panel.set_title(f"{title}\n{key[-1]}" if devices else title)
             panel.set_xlabel("Seconds over all rounds")
         legend(figure, axes)
     return figure
