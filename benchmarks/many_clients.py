@@ -13,9 +13,9 @@ import statistics
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import torch
 from complexity import HOPS, SEED, make_case  # also finds the tests' modules
+from complexity_slopes import power_law
 from complexity_terms import Sizes
 
 from federations import Case, backbone_of, method_of, schedule_of  # isort: skip
@@ -35,10 +35,6 @@ def round_s(case: Case, method: str, rounds: int) -> float:
     if result.state != "ok":
         raise SystemExit(f"{method}: the run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds / rounds
-
-
-def slope(clients: list[int], seconds: list[float]) -> float:
-    return float(np.polyfit(np.log(clients), np.log(seconds), 1)[0])
 
 
 def main() -> None:
@@ -63,8 +59,8 @@ def main() -> None:
         times = "".join(f"{1000 * found[method][-1]:12.1f}" for method in METHODS)
         print(f"{clients:<10}{times}{ratio:12.2f}", flush=True)
     for name, last in [("slope", 0), ("largest", -2)]:
-        slopes = "".join(f"{slope(arguments.clients[last:], found[method][last:]):12.2f}" for method in METHODS)
-        print(f"{name:10}{slopes}")
+        laws = [power_law(arguments.clients[last:], found[method][last:]) for method in METHODS]
+        print(f"{name:10}" + "".join(f"{law.slope:12.2f}" for law in laws))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from fglbench.stages.split import split
 from fglbench.storage import fingerprint, hash_file, write_json, write_npz
 
 NONE, TRAIN, VAL, TEST = range(4)
+SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}  # gcfl and gcfl+ split whenever they can
 
 torch.set_num_threads(1)  # threads that wait for each other on tiny tensors are many times slower
 

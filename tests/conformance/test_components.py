@@ -11,6 +11,7 @@ import pytest
 import torch
 from federations import (
     NONE,
+    SPLITTING,
     TEST,
     VAL,
     Case,
@@ -36,8 +37,8 @@ ROUNDS = 3
 # Settings under which methods that wait with what is theirs do it on a tiny federation, in few rounds.
 EAGER: dict[str, dict[str, Any]] = {
     "moon": {"mu": 1.0},
-    "gcfl": {"first_round": 1, "eps1": 10.0, "eps2": 0.0},
-    "gcfl+": {"first_round": 1, "eps1": 10.0, "eps2": 0.0, "window": 2},
+    "gcfl": SPLITTING,
+    "gcfl+": {**SPLITTING, "window": 2},
     "fedgl": {"confidence": 0.4, "label_weight": 1.0},
     "fedgta": {"epsilon": 0.9},
 }
@@ -53,13 +54,15 @@ class Choice:
     backbone_own: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        own = [f"{key}={value}" for key, value in (self.own | self.backbone_own).items() if not isinstance(value, dict)]
-        return "-".join([self.method, self.backbone, *own])
+        own = {**self.own, **self.own.get("aggregation_settings", {}), **self.backbone_own}
+        words = [f"{key}={value}" for key, value in own.items() if not isinstance(value, dict)]
+        return "-".join([self.method, self.backbone, *words])
 
 
 PAIRS = [Choice(method, backbone) for method in registry.names("method") for backbone in registry.names("backbone")]
 AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "moon", "aggregation_settings": {"mu": 1.0}},
+    {"aggregation": "feddc"},
     {"aggregation": "feddc", "aggregation_settings": {"variant": "openfgl"}},
     {"aggregation": "gcfl+", "aggregation_settings": EAGER["gcfl+"]},
     {"aggregation": "fedgta"},
@@ -86,9 +89,19 @@ VARIANTS = [
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """Four clients, of which the third has no training node and the fourth no edge."""
     tiny = tiny_case(tmp_path_factory.mktemp("tiny"), sizes=(13, 13, 10, 7))
-    third = slice(tiny.ptr[2], tiny.ptr[3])
-    tiny.role[third][tiny.role[third] == TRAIN] = NONE
-    return tiny
+    return without_training_nodes(tiny, 2)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Three clients, of which the second has no training node and the third no edge."""
+    return without_training_nodes(tiny_case(tmp_path_factory.mktemp("three")), 1)
+
+
+def without_training_nodes(case: Case, client: int) -> Case:
+    roles = case.role[case.ptr[client] : case.ptr[client + 1]]
+    roles[roles == TRAIN] = NONE
+    return case
 
 
 @pytest.fixture(scope="module")
@@ -279,11 +292,12 @@ def test_does_what_sets_it_apart(choice: Choice, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("choice", PAIRS, ids=str, indirect=True)
-def test_every_client_with_training_nodes_learns(pair: Pair) -> None:
+def test_every_client_with_training_nodes_learns(choice: Choice, three: Case, whole: Case) -> None:
     """Gradients reach the parameters, with the right sign."""
+    pair = Pair(choice, three, whole)
     losses = pair._run(dropout=False, eager=False, lr=0.05, local_epochs=1, rounds=40).history["train_loss"]
     trains = pair.federation.count(TRAIN) > 0
-    assert losses[:, trains].mean(1).min() < 0.9 * losses[0, trains].mean()
+    assert losses[:, trains].mean(1).min() < 0.8 * losses[0, trains].mean()
 
 
 @pytest.fixture(scope="module", params=registry.names("scheme"))
@@ -316,7 +330,7 @@ def test_method_on_what_a_scheme_makes(method: str, divided: Case) -> None:
     if pair.central and pair.federation.num_clients > 1:
         pytest.skip("trains on the whole graph")
     assert_sound(pair.run(), pair.federation)
-    assert_close(pair.run(chunk=1), pair.run(), 1e-4)
+    assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from federations import SPLITTING
 from safetensors.numpy import load_file
 
 from fglbench import registry
@@ -45,7 +46,6 @@ TRANSDUCTIVE = [
     f"{method}-{backbone}" for method in registry.names("method") for backbone in registry.names("backbone")
 ]
 # What other settings than the defaults do: where the clusters of gcfl and gcfl+ split, and named variants.
-SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}
 VARIANTS = {
     **STUDY,
     "methods": [

@@ -6,8 +6,8 @@ The score of hop l is e_l = sigmoid(s . [reference_l, A^l X] + b), l from 0 to k
     jk         all hops beside each other, [X, A X, ..., A^k X], the same for every hop
 
 A perceptron with PReLU acts on the sum over l of softmax(e)_l A^l X, as in the paper; FedGTA (section 2.2) writes A^k X
-beside a weighted sum of the hops before it. A = D^(r-1) (A + I) D^(-r) with the kernel
-coefficient r (0.5: symmetric). Its weights start in Glorot's range for rectifiers, as in FedGTA's public code.
+beside a weighted sum of the hops before it. A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric).
+Its weights start in Glorot's range for rectifiers, as in FedGTA's public code.
 
 Scores and perceptron meet the propagated features in linear maps only, so that A^l X need not be formed. Deviations
 from GAMLP's public code: no label branch, no dropout on features and attention; jk compares with the hops as they are,

@@ -17,8 +17,8 @@ from fglbench.reporting import captions
 from fglbench.reporting.cells import Cell, Table
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.quantities import quantity
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, field_titles, ordered, shown, titled
-from fglbench.reporting.reference import Printed, base_dataset, named_by, own_names, printed_numbers
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, as_list, field_titles, ordered, shown, titled
+from fglbench.reporting.reference import Printed, base_dataset, named_by, own_places, printed_numbers
 from fglbench.reporting.tables import build_table, printed
 
 TOLERANCE_POINTS = 2.0
@@ -71,12 +71,14 @@ def _own_cells(study: Study, spec: Mapping[str, Any]) -> list[Cell]:
 
 def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Comparison]:
     rows = []
+    labels = (spec.get("where") or {}).get("label")
+    places = [own for own in own_places(study) if labels is None or own[0]["label"] in as_list(labels)]
     for number in printed_numbers(study, spec, reference):
         found = _matching(number, cells, study, spec["reference"])
         rows += [_comparison(cell.place, cell, number) for cell in found]
         if not found:
             nothing = Cell(text=OUTCOMES["not_run"].symbol, state="not_run")
-            rows.append(_comparison(_place_of(number, study, spec), nothing, number))
+            rows.append(_comparison(_place_of(number, study, places), nothing, number))
     fields = [*spec["columns"], *spec["rows"]]
     keys = [tuple(row.place[name] for name in fields) for row in rows]
     position = {key: place for place, key in enumerate(ordered(keys, fields, study.order))}
@@ -100,7 +102,8 @@ def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[st
     return exact or (same[:1] if number.method in study.centralised else [])
 
 
-def _place_of(number: Printed, study: Study, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _place_of(number: Printed, study: Study, places: list[tuple[dict[str, Any], dict[str, str]]]) -> dict[str, Any]:
+    """Where a number stands that we have not run, in the study's own words as far as it has them."""
     return {
         "dataset": study.label("dataset", number.dataset),
         "scheme": study.label("scheme", number.partition),
@@ -109,7 +112,7 @@ def _place_of(number: Printed, study: Study, spec: Mapping[str, Any]) -> dict[st
         "backbone": study.label("backbone", number.backbone),
         "label": f"{number.method} {number.variant}".strip(),
         "centralised": number.method in study.centralised,
-    } | own_names(study, spec, number)
+    } | next((place for place, names in places if names == number.names), {})
 
 
 def _comparison(place: Mapping[str, Any], ours: Cell, number: Printed) -> Comparison:

@@ -1,6 +1,6 @@
 """Heat maps: which client has how many nodes of which class, and whose model it receives with which weight."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,19 +54,18 @@ def aggregation_weights(study: Study, spec: Mapping[str, Any]) -> Figure:
     if chosen.empty:
         return nothing(spec, "aggregation weight")
     labels = dict(groups(partitions, list(PROBLEM), study.order)) if not partitions.empty else {}
-    drawn: list[tuple[tuple[Any, ...], pd.DataFrame]] = []
+    drawn: list[tuple[tuple[Any, ...], Callable[[Figure, Axes, pd.DataFrame, str], None], pd.DataFrame, str]] = []
     for key, cells in groups(chosen, list(PROBLEM), study.order):
-        drawn += [(key, labels[key])] if key in labels else []
-        drawn += [(key + own, part) for own, part in groups(cells, ["backbone", "label"], study.order)]
+        title = panel_title(list(PROBLEM), key)
+        drawn += [(key, draw_labels, labels[key], title)] if key in labels else []
+        for (backbone, label), part in groups(cells, ["backbone", "label"], study.order):
+            drawn.append((key, _draw_weights, part, f"{title}\n{label} ({backbone})"))
     with rc_context(MAP_LOOK):
         tallest = int(chosen.groupby(list(PROBLEM))["client"].nunique().max())
-        figure, axes = panels([key for key, _ in drawn], title_of(spec), height=min(5.0, max(3.0, 0.2 * tallest + 1.4)))
-        for panel, (key, part) in zip(axes, drawn, strict=True):
-            title = panel_title(list(PROBLEM), key[: len(PROBLEM)])
-            if len(key) == len(PROBLEM):
-                draw_labels(figure, panel, part, title)
-            else:
-                _draw_weights(figure, panel, part, f"{title}\n{key[-1]} ({key[-2]})")
+        height = min(5.0, max(3.0, 0.2 * tallest + 1.4))
+        figure, axes = panels([key for key, *_ in drawn], title_of(spec), height=height)
+        for panel, (_, draw, part, title) in zip(axes, drawn, strict=True):
+            draw(figure, panel, part, title)
     return figure
 
 

@@ -82,7 +82,7 @@ def printed_numbers(study: Study, spec: Mapping[str, Any], reference: pd.DataFra
         if name in own and SAME[name] not in where
     }
     central = study.centralised
-    ours = [(str(place["label"]), named_by(study, place)) for place in _named_places(study)]
+    ours = [(str(place["label"]), names) for place, names in own_places(study)]
     labels = as_list(own["label"]) if "label" in own else None
     return [
         number
@@ -113,22 +113,10 @@ def _asked(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list
     return labels is None or not standing or any(label in labels for label in standing)
 
 
-def own_names(study: Study, spec: Mapping[str, Any], number: Printed) -> dict[str, Any]:
-    """What the study calls a printed method: `label`, `method` and `backbone`; empty where it has none that is so."""
-    own = spec.get("where") or {}
-    labels = as_list(own["label"]) if "label" in own else None
-    return next(
-        (
-            place
-            for place in _named_places(study)
-            if named_by(study, place) == number.names and (labels is None or place["label"] in labels)
-        ),
-        {},
-    )
-
-
-def _named_places(study: Study) -> list[dict[str, Any]]:
-    return [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
+def own_places(study: Study) -> list[tuple[dict[str, Any], dict[str, str]]]:
+    """`label`, `method` and `backbone` of all that was run, in the study's order, each with what it is printed as."""
+    places = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
+    return [(place, named_by(study, place)) for place in places]
 
 
 def named_by(study: Study, place: Mapping[str, Any]) -> dict[str, str]:
