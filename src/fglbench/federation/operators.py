@@ -4,7 +4,6 @@ Rows of a stacked matrix are grouped by client: rows `ptr[c]:ptr[c + 1]` belong 
 """
 
 import warnings
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -135,21 +134,23 @@ class _StackedLinear(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         ctx.ptr = ptr
         out = x.new_empty(len(x), weight.shape[2])
-        for client, (start, stop) in enumerate(pairwise(ptr)):
-            torch.mm(x[start:stop], weight[client], out=out[start:stop])
+        for rows, own, result in zip(_split(x, ptr), weight.unbind(), _split(out, ptr), strict=True):
+            torch.mm(rows, own, out=result)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        gradient = gradients[0]
-        to_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        to_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        for client, (start, stop) in enumerate(pairwise(ctx.ptr)):
-            if to_x is not None:
-                torch.mm(gradient[start:stop], weight[client].T, out=to_x[start:stop])
-            if to_weight is not None:
-                torch.mm(x[start:stop].T, gradient[start:stop], out=to_weight[client])
+        to_x = to_weight = None
+        by_client = _split(gradients[0], ctx.ptr)
+        if ctx.needs_input_grad[0]:
+            to_x = torch.empty_like(x)
+            for gradient, own, result in zip(by_client, weight.mT.unbind(), _split(to_x, ctx.ptr), strict=True):
+                torch.mm(gradient, own, out=result)
+        if ctx.needs_input_grad[1]:
+            to_weight = torch.empty_like(weight)
+            for gradient, columns, result in zip(by_client, _split(x, ctx.ptr), to_weight.unbind(), strict=True):
+                torch.mm(columns.T, gradient, out=result)
         return to_x, to_weight, None
 
 
@@ -163,17 +164,22 @@ class _StackedBias(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
         ctx.ptr = ptr
         out = torch.empty_like(x)
-        for client, (start, stop) in enumerate(pairwise(ptr)):
-            torch.add(x[start:stop], bias[client], out=out[start:stop])
+        for rows, own, result in zip(_split(x, ptr), bias.unbind(), _split(out, ptr), strict=True):
+            torch.add(rows, own, out=result)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         gradient = gradients[0]
         to_bias = gradient.new_empty(len(ctx.ptr) - 1, gradient.shape[1])
-        for client, (start, stop) in enumerate(pairwise(ctx.ptr)):
-            torch.sum(gradient[start:stop], dim=0, out=to_bias[client])
+        for rows, result in zip(_split(gradient, ctx.ptr), to_bias.unbind(), strict=True):
+            torch.sum(rows, dim=0, out=result)
         return gradient, to_bias, None
+
+
+def _split(rows: Tensor, ptr: list[int]) -> tuple[Tensor, ...]:
+    """Each client's rows, as views; several times faster than slices one by one."""
+    return rows.tensor_split(ptr[1:-1])
 
 
 class ClientDropout:

@@ -79,27 +79,29 @@ class Method(base.Method):
             centre, degrees = (graph.client_mean @ steps[:, 0])[graph.client_of].unsqueeze(1), graph.degrees
         rows, sent = rows_of(round.clients), {}
         if not settings.no_moments:
-            bases = {"raw": [steps], "central": [steps - centre], "hybrid": [steps, steps - centre]}[settings.moments]
+            bases = [] if settings.moments == "central" else [steps]
+            if settings.moments != "raw":
+                bases.append(steps - centre)
             sent["moments"] = moments(bases, graph, settings.order)[rows]
         if not settings.no_confidence:
             sent["confidence"] = confidence(certain, degrees, graph)[rows]
         return sent
 
     def mixing(self, round: base.Round) -> Tensor:
-        trained = round.weights > 0
-        self._ever = self._ever.to(trained.device) | trained
-        alike = torch.eye(len(trained), dtype=torch.bool, device=trained.device)
-        alike[trained.outer(trained)] = True
+        weights, device = round.weights, round.weights.device
+        active = torch.from_numpy(round.clients).to(device)
+        self._ever = self._ever.to(device).index_fill(0, active, True)
+        near = torch.tensor(True, device=device)
         if "moments" in round.uploads:
             near = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
-            alike[trained.outer(trained)] = near.flatten()
-        alike[~self._ever] = True
-        weights = round.weights.clone()
+        alike = torch.eye(len(weights), dtype=torch.bool, device=device)
+        alike[active.unsqueeze(1), active] = near
+        alike |= ~self._ever.unsqueeze(1)
         if "confidence" in round.uploads:
-            weights[trained] = round.uploads["confidence"]
+            weights = weights.index_copy(0, active, round.uploads["confidence"])
         shares = alike * weights
         total = shares.sum(1, keepdim=True)
-        return torch.where(total > 0, shares / total, torch.eye(len(trained), device=trained.device))
+        return torch.where(total > 0, shares / total, torch.eye(len(weights), device=device))
 
 
 class Graph:
@@ -157,20 +159,22 @@ def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
         of such a client are divided by a power of two, which leaves every cosine (equation 6) as it is.
     """
     found = _means_of_powers(bases, order, graph.client_mean.product)
-    if not found.isfinite().all():
+    if not found.sum().isfinite():
         exact = _means_of_powers([steps.double() for steps in bases], order, graph.exact_client_mean)
         found = torch.where(found.isfinite().all(1, keepdim=True), found, _scaled(exact).float())
     return found
 
 
 def _means_of_powers(bases: list[Tensor], order: int, client_mean: Callable[[Tensor], Tensor]) -> Tensor:
-    flat = torch.cat([steps.flatten(1) for steps in bases], dim=1)
-    power, found = flat, [client_mean(flat)]
-    for _ in range(1, order):
-        power = power * flat
-        found.append(client_mean(power))
-    by_power = torch.stack(found, dim=1).unflatten(2, (len(bases), -1))
-    return by_power.transpose(1, 2).flatten(1)
+    found = []
+    for steps in bases:  # one after another: a base and its power fit a core's cache
+        flat = steps.flatten(1)
+        found.append(client_mean(flat))
+        power, memory = flat, torch.empty_like(flat)
+        for _ in range(1, order):
+            power = torch.mul(power, flat, out=memory)
+            found.append(client_mean(power))
+    return torch.cat(found, dim=1)
 
 
 def _scaled(rows: Tensor) -> Tensor:
@@ -185,4 +189,4 @@ def similar(moments: Tensor, epsilon: float, strictly: bool) -> Tensor:
     with full_precision():
         cosine = (unit @ unit.T).clamp(-1, 1)
     near = cosine > epsilon if strictly else cosine >= epsilon
-    return near | torch.eye(len(moments), dtype=torch.bool, device=moments.device)
+    return near.fill_diagonal_(True)
