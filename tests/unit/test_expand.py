@@ -5,7 +5,7 @@ import pytest
 from fglbench import registry
 from fglbench.config.entries import labels
 from fglbench.config.expand import expand, other_protocols
-from fglbench.config.identity import seed_ranges, seeds_of, slug
+from fglbench.config.identity import LONGEST_RANGES, seed_batches, seed_ranges, seeds_of, slug
 from fglbench.config.schema import Study
 from fglbench.errors import ConfigError
 
@@ -164,6 +164,16 @@ def test_labels_tell_entries_apart():
 def test_seed_ranges_are_reversible(seeds, text):
     assert seed_ranges(seeds) == text
     assert seeds_of(text) == sorted(seeds)
+
+
+def test_seeds_share_a_job_up_to_its_size_and_the_length_of_a_file_name():
+    assert seed_batches([], 5) == []
+    assert seed_batches([0, 1, 2, 3, 4], 2) == [[0, 1], [2, 3], [4]]
+    scattered = [10**9 + 2 * place for place in range(50)]
+    batches = seed_batches(scattered, 50)
+    assert [seed for batch in batches for seed in batch] == scattered
+    assert [len(batch) for batch in batches] == [18, 18, 14]  # 18 names of 10 digits and 17 signs between: 197
+    assert max(len(seed_ranges(batch)) for batch in batches) <= LONGEST_RANGES
 
 
 def training_of(study, **at):

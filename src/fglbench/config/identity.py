@@ -22,8 +22,11 @@ EVALUATE_VERSION = 1
 No hash depends on the evaluation, which is repeated without training: its rule and packed records know its version.
 """
 COLLECT_VERSION = 2
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 """Raised when collected records, or tables, figures and reports, are to be made anew of what is there."""
+
+LONGEST_RANGES = 200
+"""Characters of a job's seeds in the name of its files, of which file systems allow 255."""
 
 
 def slug(label: str, spec: Spec) -> str:
@@ -88,6 +91,18 @@ def seed_ranges(seeds: list[int]) -> str:
         else:
             runs.append([seed, seed])
     return "+".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def seed_batches(seeds: list[int], size: int) -> list[list[int]]:
+    """Seeds in their order, `size` to a job, or fewer where `seed_ranges` would be too long for a file's name."""
+    batches: list[list[int]] = []
+    for seed in seeds:
+        last = batches[-1] if batches else []
+        if last and len(last) < size and len(seed_ranges([*last, seed])) <= LONGEST_RANGES:
+            last.append(seed)
+        else:
+            batches.append([seed])
+    return batches
 
 
 def seeds_of(text: str) -> list[int]:

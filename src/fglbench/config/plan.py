@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fglbench.config.expand import Expansion, dataset_part, expand
-from fglbench.config.identity import Cell, Part, Spec, seed_ranges, seeds_of
+from fglbench.config.identity import Cell, Part, Spec, seed_batches, seed_ranges, seeds_of
 from fglbench.config.load import load_config, load_study, mirror_of
 from fglbench.config.schema import Config, Study
 from fglbench.config.searches import SearchPlan, plan_searches
@@ -221,9 +221,9 @@ class Plan:
             seeds.setdefault(cell.folder(stage).rpartition("/")[0], []).append(cell.seed)
         size = self.config.jobs.seeds_per_job
         return {
-            f"{self.root}/{folder}/seeds-{seed_ranges(numbers[first : first + size])}.json": None
+            f"{self.root}/{folder}/seeds-{seed_ranges(batch)}.json": None
             for folder, numbers in seeds.items()
-            for first in range(0, len(numbers), size)
+            for batch in seed_batches(numbers, size)
         }
 
 
