@@ -65,7 +65,8 @@ class Evaluator:
     @torch.no_grad()
     def stacked_logits(self, parameters: Parameters) -> Tensor:
         """The same, left on the device."""
-        return torch.cat(list(self._logits(parameters)))
+        first, *others = self._logits(parameters)
+        return torch.cat([first, *others]) if others else first
 
     def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
         self.build()

@@ -89,16 +89,17 @@ class Method(base.Method):
 
     def mixing(self, round: base.Round) -> Tensor:
         weights, device = round.weights, round.weights.device
-        active = torch.from_numpy(round.clients).to(device)
-        self._ever = self._ever.to(device).index_fill(0, active, True)
-        near = torch.tensor(True, device=device)
+        alike = torch.ones(len(round.clients), len(round.clients), dtype=torch.bool, device=device)
         if "moments" in round.uploads:
-            near = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
-        alike = torch.eye(len(weights), dtype=torch.bool, device=device)
-        alike[active.unsqueeze(1), active] = near
-        alike |= ~self._ever.unsqueeze(1)
+            alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
+        active = torch.from_numpy(round.clients).to(device)
         if "confidence" in round.uploads:
             weights = weights.index_copy(0, active, round.uploads["confidence"])
+        self._ever = self._ever.to(device).index_fill(0, active, True)
+        if len(active) < len(weights):
+            among_active, alike = alike, torch.eye(len(weights), dtype=torch.bool, device=device)
+            alike[active.unsqueeze(1), active] = among_active
+            alike |= ~self._ever.unsqueeze(1)
         shares = alike * weights
         total = shares.sum(1, keepdim=True)
         return torch.where(total > 0, shares / total, torch.eye(len(weights), device=device))
@@ -136,9 +137,9 @@ class Graph:
         return sums / self.sizes.unsqueeze(1)
 
 
-def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, again: Tensor | float = 0.0) -> Tensor:
-    """Equation 3: Y^l = alpha Y^0 + (1 - alpha) A Y^(l - 1) + again, for l from 1 to k: [N, k, classes]."""
-    fixed = alpha * labels + again
+def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, again: Tensor | None = None) -> Tensor:
+    """Equation 3: Y^l = alpha Y^0 + (1 - alpha) A Y^(l - 1) (+ again), for l from 1 to k: [N, k, classes]."""
+    fixed = alpha * labels if again is None else alpha * labels + again
     steps = [labels]
     for _ in range(k):
         steps.append(torch.add(fixed, operator.product(steps[-1]), alpha=1 - alpha))
