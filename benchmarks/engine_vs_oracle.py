@@ -63,13 +63,18 @@ def time_engine(case: Case, rounds: int, name: str = "gcn") -> float:
     return result.train_seconds
 
 
-def time_oracle(case: Case, clients: list[oracle.Client], rounds: int, name: str = "gcn") -> float:
-    """Seconds of the plain loop; what it keeps between steps, as A^k X, it makes before the clock starts."""
+def plain_loop(case: Case, clients: list[oracle.Client], name: str) -> oracle.Loop:
+    """The plain loop, with what it keeps between steps, as A^k X, which may take it minutes."""
     backbone = backbone_of(case.federation(name, **settings_of(name)), name, **settings_of(name))
     plan = oracle.Plan(backbone=name, settings=backbone.settings.model_dump(), local_epochs=LOCAL_EPOCHS)
     initial = backbone.initial(torch_stream(SEED, "initialisation"))
     loop = oracle.Loop(clients, case.graph.classes, initial, plan, SEED)
     loop.logits()
+    return loop
+
+
+def time_oracle(loop: oracle.Loop, rounds: int) -> float:
+    """Seconds of some rounds more of the plain loop."""
     began = time.perf_counter()
     for number in range(rounds):
         loop.round(number)
@@ -106,10 +111,11 @@ def compare(
 ) -> tuple[float, float, float]:
     """Seconds of one round of the engine and of the plain loop, medians, and the median of their ratios."""
     time_engine(case, 2, name)
-    rounds = max(1, min(100, round(seconds / time_oracle(case, clients, 1, name))))
+    loop = plain_loop(case, clients, name)
+    rounds = max(1, min(100, round(seconds / time_oracle(loop, 1))))
     engine_rounds = min(100, 5 * rounds)
     pairs = [
-        (time_engine(case, engine_rounds, name) / engine_rounds, time_oracle(case, clients, rounds, name) / rounds)
+        (time_engine(case, engine_rounds, name) / engine_rounds, time_oracle(loop, rounds) / rounds)
         for _ in range(repeats)
     ]
     engine_s, plain_s = (statistics.median(column) for column in zip(*pairs, strict=True))
