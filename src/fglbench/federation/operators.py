@@ -178,7 +178,7 @@ class _StackedBias(torch.autograd.Function):
 
 
 def _split(rows: Tensor, ptr: list[int]) -> tuple[Tensor, ...]:
-    """Each client's rows, as views; several times faster than slices one by one."""
+    """Each client's rows, as views."""
     return rows.tensor_split(ptr[1:-1])
 
 
