@@ -50,25 +50,27 @@ def settings_of(backbone: str) -> dict[str, Any]:
     return {**SETTINGS, **({"depth": 2} if linear else {})}
 
 
-def time_engine(case: Case, rounds: int, name: str = "gcn") -> float:
-    """Seconds of the engine's training loop, as it records them itself."""
+def time_engine(case: Case, rounds: int, name: str = "gcn", device: str = "cpu") -> float:
+    """Seconds of the engine's training loop, as it records them itself; it waits for the device at its end."""
     settings = settings_of(name)
     federation = case.federation(name, **settings)
     backbone = backbone_of(federation, name, **settings)
     method = method_of(federation, backbone, "fedavg")
     schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-    result = train(federation, backbone, method, schedule, SEED)
+    result = train(federation, backbone, method, schedule, SEED, device=device)
     if result.state != "ok":
         raise SystemExit(f"the engine's run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds
 
 
-def plain_loop(case: Case, clients: list[oracle.Client], name: str) -> oracle.Loop:
-    """The plain loop, with what it keeps between steps, as A^k X, which may take it minutes."""
+def plain_loop(case: Case, clients: list[oracle.Client], name: str, device: str = "cpu") -> oracle.Loop:
+    """The plain loop on the device of the clients, with what it keeps between steps, as A^k X; it may take minutes."""
     backbone = backbone_of(case.federation(name, **settings_of(name)), name, **settings_of(name))
     plan = oracle.Plan(backbone=name, settings=backbone.settings.model_dump(), local_epochs=LOCAL_EPOCHS)
     initial = backbone.initial(torch_stream(SEED, "initialisation"))
     loop = oracle.Loop(clients, case.graph.classes, initial, plan, SEED)
+    for model in loop.models:
+        model.to(device)
     loop.logits()
     return loop
 

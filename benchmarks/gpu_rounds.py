@@ -10,47 +10,21 @@ import argparse
 import dataclasses
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import torch
-from engine_vs_oracle import LOCAL_EPOCHS, SEED, make_case, settings_of
+from engine_vs_oracle import make_case, plain_loop, time_engine  # also finds the tests' modules
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "engine"), str(ROOT / "tests")]
+import oracle  # isort: skip
+from federations import Case  # isort: skip
 
-import oracle  # noqa: E402
-from federations import Case, backbone_of, method_of, schedule_of  # noqa: E402
-
-from fglbench.federation.loop import train  # noqa: E402
-from fglbench.federation.modes import MODES, before_torch, set_mode  # noqa: E402
-from fglbench.seeding import torch_stream  # noqa: E402
+from fglbench.federation.modes import MODES, before_torch, set_mode
 
 
-def time_engine(case: Case, rounds: int, name: str, device: str) -> float:
-    """Seconds of a round of the engine's training loop, which waits for the device at its end."""
-    settings = settings_of(name)
-    federation = case.federation(name, **settings)
-    backbone = backbone_of(federation, name, **settings)
-    schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-    result = train(federation, backbone, method_of(federation, backbone, "fedavg"), schedule, SEED, device=device)
-    if result.state != "ok":
-        raise SystemExit(f"the engine's run ended as '{result.state}' in round {result.diverged_round}")
-    return result.train_seconds / rounds
-
-
-def time_oracle(case: Case, clients: list[oracle.Client], rounds: int, name: str, device: str) -> float:
+def time_oracle(loop: oracle.Loop, rounds: int, device: str) -> float:
     """Seconds of a round of the plain loop."""
-    backbone = backbone_of(case.federation(name, **settings_of(name)), name, **settings_of(name))
-    plan = oracle.Plan(backbone=name, settings=backbone.settings.model_dump(), local_epochs=LOCAL_EPOCHS)
-    initial = backbone.initial(torch_stream(SEED, "initialisation"))
-    loop = oracle.Loop(clients, case.graph.classes, initial, plan, SEED)
-    for model in loop.models:
-        model.to(device)
-    loop.logits()
-    loop.round(0)
     _synchronise(device)
     began = time.perf_counter()
     for number in range(rounds):
@@ -71,9 +45,10 @@ def compare(case: Case, name: str, rounds: int, repeats: int, device: str) -> tu
         for client in oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
     ]
     time_engine(case, 2, name, device)  # libraries are loaded and algorithms chosen at their first use
-    time_oracle(case, clients, 1, name, device)
+    loop = plain_loop(case, clients, name, device)
+    loop.round(0)
     pairs = [
-        (time_engine(case, 5 * rounds, name, device), time_oracle(case, clients, rounds, name, device))
+        (time_engine(case, 5 * rounds, name, device) / (5 * rounds), time_oracle(loop, rounds, device))
         for _ in range(repeats)
     ]
     engine_s, plain_s = (statistics.median(column) for column in zip(*pairs, strict=True))

@@ -89,9 +89,10 @@ class Method(base.Method):
 
     def mixing(self, round: base.Round) -> Tensor:
         weights, device = round.weights, round.weights.device
-        alike = torch.ones(len(round.clients), len(round.clients), dtype=torch.bool, device=device)
         if "moments" in round.uploads:
             alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
+        else:
+            alike = torch.ones(len(round.clients), len(round.clients), dtype=torch.bool, device=device)
         active = torch.from_numpy(round.clients).to(device)
         if "confidence" in round.uploads:
             weights = weights.index_copy(0, active, round.uploads["confidence"])
