@@ -37,13 +37,16 @@ def test_printed_sizes_stand_beside_ours_also_of_the_largest_component():
 def test_split_and_setting_stand_beside_the_printed_ones():
     ratios = {"split": {"kind": "ratios", "train": 0.2, "val": 0.4, "test": 0.4}, "setting": "transductive"}
     public = {"split": {"kind": "public", "train": 0.2, "val": 0.4, "test": 0.4}, "setting": "inductive"}
-    sizes = {"cora": SIZES["cora"], "flickr": {"nodes": 89250}}
-    study = study_of(pd.DataFrame(), sizes=sizes, protocol=ratios, protocols={"flickr": public})
+    sizes = {"cora": SIZES["cora"], "flickr": {"nodes": 89250}, "pubmed": {"nodes": 19717}}
+    counts = {"split": {**ratios["split"], "kind": "per_class", "train_per_class": 20, "val_nodes": 500}}
+    protocols = {"flickr": public, "pubmed": ratios | counts}
+    study = study_of(pd.DataFrame(), sizes=sizes, protocol=ratios, protocols=protocols)
     printed = load_reference(ROOT / "workflow/studies/reference/fedgta.csv")
     made = dataset_table(study, {"name": "table2", "reference": {"table": "2"}}, printed)
     text = {row[0]: [cell.text for cell in cells] for row, cells in zip(made.rows, made.cells, strict=True)}
     assert made.columns[8:] == [(name, who) for name in ("split", "setting") for who in ("ours", "printed")]
     assert text["cora"][8:] == ["20%/40%/40%", "20%/40%/40%", "transductive", "transductive"]
+    assert text["pubmed"][8] == "20/class, 500, the rest"
     assert text["flickr"][8:] == ["public", "44k/22k/22k", "inductive", "inductive"]
     assert text["reddit"][8:] == ["–", "155k/23k/54k", "–", "inductive"]
 

@@ -17,8 +17,10 @@ from fglbench.partition.split import (
     assign_roles,
     check_roles,
     clients_without,
+    draw_per_class,
     draw_roles,
     largest_remainder,
+    shuffle_roles,
 )
 
 DEFAULT = (0.2, 0.4, 0.4)
@@ -119,6 +121,84 @@ def test_classes_keep_their_share(sizes, seed):
         assert (np.abs(got - ratio * np.array(sizes)) < 1 + len(sizes)).all()
 
 
+class Reversed:
+    """A stream whose permutations are the reverse order, so that draws can be worked out by hand."""
+
+    def permutation(self, values):
+        return np.arange(values)[::-1] if isinstance(values, int) else np.asarray(values)[::-1]
+
+
+def test_hand_worked_shuffle():
+    labels = np.array([0, 0, 0, 0, 0, 0, -1, 1, 2, 2, 2])
+    # 10 labelled: 2 train, 4 val, 4 test, from the last one down; class 1 has no training node.
+    assert (
+        shuffle_roles(labels, DEFAULT, Reversed()).tolist() == [TEST] * 4 + [VAL] * 2 + [NONE] + [VAL] * 2 + [TRAIN] * 2
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-1, 6), min_size=0, max_size=120), st.integers(0, 1000))
+def test_a_shuffle_has_the_totals_of_the_ratios_whatever_the_classes(labels, seed):
+    labels = np.array(labels, dtype=np.int64)
+    role = shuffle_roles(labels, DEFAULT, np.random.default_rng(seed))
+    totals = largest_remainder(DEFAULT, int((labels >= 0).sum()))
+    assert [int((role == code).sum()) for code in (TRAIN, VAL, TEST)] == totals
+    assert ((role == NONE) == (labels < 0)).all()
+    other = np.where(labels >= 0, 0, -1)  # the same nodes with one class
+    assert np.array_equal(role, shuffle_roles(other, DEFAULT, np.random.default_rng(seed)))
+
+
+def test_stratify_decides_how_each_client_is_split():
+    labels = np.array([0] * 90 + [1] * 10)
+    parts = [np.arange(0, 50), np.arange(50, 100)]
+    stratified, shuffled = (np.concatenate(split_of(labels, parts, 3, stratify=s)) for s in (True, False))
+    assert [counts_by_class(labels, stratified, code) for code in (TRAIN, VAL, TEST)] == [[18, 2], [36, 4], [36, 4]]
+    assert [int((shuffled == code).sum()) for code in (TRAIN, VAL, TEST)] == [20, 40, 40]
+    assert not np.array_equal(stratified, shuffled)
+
+
+def per_class(train, val, test=None):
+    return SplitSettings(kind="per_class", train_per_class=train, val_nodes=val, test_nodes=test)
+
+
+def test_hand_worked_numbers_per_class():
+    labels = np.array([0, 0, 1, 0, -1, 1, 2, 0])
+    # From the last one down: 2 of class 0 (nodes 7, 3), 2 of class 1 (5, 2), the one of class 2 (6); left are 1, 0.
+    roles = draw_per_class(labels, per_class(2, 1), Reversed(), "toy")
+    assert roles.tolist() == [TEST, VAL, TRAIN, TRAIN, NONE, TRAIN, TRAIN, TRAIN]
+    roles = draw_per_class(labels, per_class(1, 2, 1), Reversed(), "toy")
+    assert roles.tolist() == [NONE, TEST, VAL, VAL, NONE, TRAIN, TRAIN, TRAIN]
+
+
+def test_roles_per_class_are_the_same_for_every_partition():
+    labels = np.arange(60) % 3
+    whole = split_of(labels, [np.arange(60)], 5, kind="per_class", train_per_class=4, val_nodes=20)[0]
+    assert counts_by_class(labels, whole, TRAIN) == [4, 4, 4]
+    parts = [np.arange(0, 60, 2), np.arange(1, 60, 2)]
+    for part, roles in zip(
+        parts, split_of(labels, parts, 5, kind="per_class", train_per_class=4, val_nodes=20), strict=True
+    ):
+        assert np.array_equal(roles, whole[part])
+
+
+@pytest.mark.parametrize(("val", "test"), [(6, 1), (5, 2), (6, None), (7, None)])
+def test_more_nodes_than_there_are_is_refused(val, test):
+    labels = np.arange(9) % 3
+    with pytest.raises(
+        PartitionError, match=r"'toy': split\.val_nodes .*of 9 labelled nodes, .* 1 leaves 6\. Ask for fewer"
+    ):
+        draw_per_class(labels, per_class(1, val, test), np.random.default_rng(0), "toy")
+
+
+def test_identities_name_only_what_decides_the_roles():
+    ratios = {"train": 0.2, "val": 0.4, "test": 0.4}
+    assert SplitSettings().spec() == {"kind": "ratios", **ratios, "empty": "keep"}
+    assert SplitSettings(stratify=False).spec() == {"kind": "ratios", **ratios, "stratify": False, "empty": "keep"}
+    assert SplitSettings(kind="public", stratify=False).spec() == {"kind": "public", **ratios, "empty": "keep"}
+    counts = {"train_per_class": 20, "val_nodes": 500}
+    assert per_class(20, 500).spec() == {"kind": "per_class", **counts, "empty": "keep"}
+
+
 def test_each_client_is_split_on_its_own():
     labels = np.array([0, 1] * 20)
     parts = [np.arange(0, 10), np.arange(10, 40)]
@@ -190,7 +270,11 @@ def test_clients_that_lack_a_role_are_kept_or_refused():
         ({"train": 0.0, "val": 0.6}, "greater than 0"),
         ({"val": -0.1, "test": 0.9}, "greater than or equal to 0"),
         ({"ratio": 0.2}, "Extra inputs"),
-        ({"kind": "official"}, "'ratios' or 'public'"),
+        ({"kind": "official"}, "'ratios', 'per_class' or 'public'"),
+        ({"kind": "per_class", "val_nodes": 500}, "kind per_class needs 'train_per_class', such as 20"),
+        ({"kind": "per_class", "train_per_class": 20}, "kind per_class needs 'val_nodes', such as 500"),
+        ({"train_per_class": 20}, "'train_per_class' is read by kind per_class"),
+        ({"kind": "per_class", "train_per_class": 0, "val_nodes": 5}, "greater than or equal to 1"),
         ({"train": "2e-1"}, "valid number"),
     ],
 )

@@ -164,7 +164,7 @@ def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol
         "version": registry.declaration("scheme", entry.name).version,
         "settings": component_settings("scheme", entry).model_dump(exclude_none=True),
         "clients": clients,
-        "split": protocol.split.model_dump(exclude_none=True),
+        "split": protocol.split.spec(),
         "split_version": SPLIT_VERSION,
     }
     return Part(slug(f"{entry.name}-k{clients}", spec), spec)

@@ -5,7 +5,7 @@ another one tests, even where clients share nodes.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import model_validator
@@ -21,12 +21,26 @@ ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
 class SplitSettings(Section):
     """How nodes get their roles."""
 
-    kind: Literal["ratios", "public"] = Field(
-        "ratios", description="Drawn per client at the ratios below, or the dataset's own masks."
+    kind: Literal["ratios", "per_class", "public"] = Field(
+        "ratios",
+        description="`ratios`: drawn per client at the ratios below. `per_class`: numbers of nodes, drawn on the whole "
+        "graph. `public`: the dataset's own masks.",
     )
-    train: float = Field(0.2, gt=0, le=1, description="Fraction of a client's labelled nodes to train on.")
-    val: float = Field(0.4, ge=0, le=1, description="Fraction to choose the round by.")
-    test: float = Field(0.4, gt=0, le=1, description="Fraction to test.")
+    train: float = Field(0.2, gt=0, le=1, description="`ratios`: fraction of a client's labelled nodes to train on.")
+    val: float = Field(0.4, ge=0, le=1, description="`ratios`: fraction to choose the round by.")
+    test: float = Field(0.4, gt=0, le=1, description="`ratios`: fraction to test.")
+    stratify: bool = Field(
+        True,
+        description="`ratios`: share each role among the classes of a client by their sizes, every class with a "
+        "training node as far as they go; false: shuffle the client's nodes.",
+    )
+    train_per_class: int | None = Field(
+        None, ge=1, description="`per_class`: training nodes of each class; a class with fewer nodes gives all."
+    )
+    val_nodes: int | None = Field(
+        None, ge=0, description="`per_class`: nodes to choose the round by, drawn from what is left."
+    )
+    test_nodes: int | None = Field(None, ge=1, description="`per_class`: nodes to test; null: all that is left.")
     held_out: float | None = Field(
         None, gt=0, lt=1, description="Fraction of all nodes that no client gets; null: every node goes to a client."
     )
@@ -37,11 +51,31 @@ class SplitSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _sums_to_one(self) -> "SplitSettings":
+    def _agrees(self) -> "SplitSettings":
         total = self.train + self.val + self.test
         if abs(total - 1) > 1e-9:
             raise ValueError(f"train {self.train:g} + val {self.val:g} + test {self.test:g} is {total:g}; it must be 1")
+        for name in ("train_per_class", "val_nodes"):
+            if self.kind == "per_class" and getattr(self, name) is None:
+                raise ValueError(f"kind per_class needs '{name}', such as {PER_CLASS[name]}")
+        for name in PER_CLASS:
+            if self.kind == "ratios" and getattr(self, name) is not None:
+                raise ValueError(f"'{name}' is read by kind per_class; set that kind, or leave '{name}' out")
         return self
+
+    def spec(self) -> dict[str, Any]:
+        """The settings that decide the roles, as identities hold them.
+
+        Older identities do not know `stratify` and do know the ratios of kind public; both stay as they were.
+        """
+        unread = {"ratios": {*PER_CLASS}, "per_class": {"train", "val", "test"}, "public": {*PER_CLASS}}[self.kind]
+        if self.stratify or self.kind != "ratios":
+            unread |= {"stratify"}
+        return self.model_dump(exclude_none=True, exclude=unread)
+
+
+PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
+"""The settings of kind per_class, with the values of the public split of Cora (Yang et al., ICML 2016)."""
 
 
 def assign_roles(
@@ -55,8 +89,9 @@ def assign_roles(
 ) -> list[np.ndarray]:
     """The role of every node of every client.
 
-    With `ratios`, each client's labelled nodes are split on their own (see `draw_roles`). Where clients share nodes, a
-    split per client would contradict itself, so the union of their nodes is split once.
+    With `ratios`, each client's labelled nodes are split on their own (see `draw_roles` and `shuffle_roles`). Where
+    clients share nodes, a split per client would contradict itself, so the union of their nodes is split once. With
+    `per_class`, the whole graph is split once (see `draw_per_class`), alike for all schemes and client counts.
 
     Args:
         labels: [num_nodes] int64, -1 = no label; such nodes have no role.
@@ -70,16 +105,20 @@ def assign_roles(
         one int8 array per client, aligned with its part: 0 none, 1 train, 2 val, 3 test.
 
     Raises:
-        PartitionError: no masks, contradicting masks, or, under `empty: error`, a client that lacks a role.
+        PartitionError: no masks, contradicting masks, fewer labelled nodes than asked for, or, under `empty: error`, a
+            client that lacks a role.
     """
     if settings.kind == "public":
         role = _public(labels, masks, dataset)
+    elif settings.kind == "per_class":
+        role = draw_per_class(labels, settings, numpy_stream(seed, "split per class", dataset), dataset)
     else:
         role = np.zeros(len(labels), dtype=np.int8)
         stream = numpy_stream(seed, "split", dataset, scheme, len(parts))
         times = np.bincount(np.concatenate(parts), minlength=len(labels))
+        draw = draw_roles if settings.stratify else shuffle_roles
         for nodes in parts if times.max() == 1 else [np.flatnonzero(times)]:
-            role[nodes] = draw_roles(labels[nodes], (settings.train, settings.val, settings.test), stream)
+            role[nodes] = draw(labels[nodes], (settings.train, settings.val, settings.test), stream)
     handed = [role[nodes] for nodes in parts]
     lacking = {name: clients for name, clients in clients_without(handed).items() if clients}
     if settings.empty == "error" and lacking:
@@ -152,6 +191,54 @@ def draw_roles(labels: np.ndarray, ratios: tuple[float, float, float], stream: n
     place = np.arange(len(order)) - (np.cumsum(counts) - counts)[of_class]
     drawn = np.where(place < train[of_class], TRAIN, np.where(place < (train + val)[of_class], VAL, TEST))
     role[labelled[order]] = drawn
+    return role
+
+
+def shuffle_roles(labels: np.ndarray, ratios: tuple[float, float, float], stream: np.random.Generator) -> np.ndarray:
+    """Splits the labelled nodes of one client at random, whatever their classes, as the public codes do.
+
+    The numbers of train, val and test nodes follow the ratios by largest remainder, as in `draw_roles`; public codes
+    round train and val down. Arguments and result as `draw_roles`.
+    """
+    role = np.zeros(len(labels), dtype=np.int8)
+    shuffled = stream.permutation(np.flatnonzero(labels >= 0))
+    role[shuffled] = np.repeat([TRAIN, VAL, TEST], largest_remainder(ratios, len(shuffled)))
+    return role
+
+
+def draw_per_class(
+    labels: np.ndarray, settings: SplitSettings, stream: np.random.Generator, dataset: str
+) -> np.ndarray:
+    """Splits a whole graph: so many training nodes of each class, then validation and test nodes of any class.
+
+    Args:
+        labels: [num_nodes], -1 = none.
+        settings: `train_per_class`, `val_nodes`, `test_nodes`.
+        dataset: for messages.
+
+    Returns:
+        [num_nodes] int8 roles; nodes beyond the numbers have none.
+
+    Raises:
+        PartitionError: validation and test ask for more nodes than training leaves, or training leaves none to test.
+    """
+    assert settings.train_per_class is not None and settings.val_nodes is not None
+    role = np.zeros(len(labels), dtype=np.int8)
+    shuffled = stream.permutation(np.flatnonzero(labels >= 0))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]  # class by class, random inside a class
+    first = np.searchsorted(labels[by_class], labels[by_class])  # where the class of each node begins
+    role[by_class[np.arange(len(by_class)) - first < settings.train_per_class]] = TRAIN
+    left = shuffled[role[shuffled] == NONE]
+    tested = len(left) - settings.val_nodes if settings.test_nodes is None else settings.test_nodes
+    if tested < 1 or settings.val_nodes + tested > len(left):
+        raise PartitionError(
+            f"dataset '{dataset}': split.val_nodes {settings.val_nodes} and split.test_nodes "
+            f"{'(the rest)' if settings.test_nodes is None else settings.test_nodes} do not fit: of "
+            f"{len(shuffled)} labelled nodes, split.train_per_class {settings.train_per_class} leaves {len(left)}. "
+            "Ask for fewer."
+        )
+    role[left[: settings.val_nodes]] = VAL
+    role[left[settings.val_nodes : settings.val_nodes + tested]] = TEST
     return role
 
 

@@ -28,7 +28,7 @@ GLOBAL_TESTS = {
     "held_out": "Global test: each client's model on the graph of the nodes held out from all clients",
 }
 SAID = ("reading", "mean", "logits")
-RATIOS = ("split.train", "split.val", "split.test")
+OF_RATIOS = ("split.train", "split.val", "split.test", "split.stratify")
 MOST_PLACES = 6
 MOST_REASONS = MOST_PAIRS = 12
 
@@ -71,13 +71,14 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
 def _protocols(study: Study, datasets: list[str]) -> list[str]:
     """The protocol, or each that occurs where these datasets differ in it.
 
-    The reading and the client mean are left out, for they are the table's own choice, and ratios of official masks.
+    The reading and the client mean are left out, for they are the table's own choice. Ratios are left out where roles
+    are not drawn at ratios.
     """
     own, common = study.settings.get("protocols") or {}, study.settings.get("protocol") or {}
     found: dict[str, list[str]] = {}
     for dataset in datasets or [""]:
         values = flattened(own.get(dataset, common))
-        unsaid = (*SAID, *RATIOS) if ("split.kind", "public") in values else SAID
+        unsaid = SAID if ("split.kind", "ratios") in values else (*SAID, *OF_RATIOS)
         text = ", ".join(f"{name} {value}" for name, value in values if name not in unsaid)
         found.setdefault(text, []).append(dataset)
     if len(found) == 1:

@@ -79,7 +79,9 @@ def _protocol(study: Study, label: str) -> dict[str, str]:
         return {}
     split = own["split"]
     ratios = "/".join(f"{100 * split[role]:g}%" for role in ("train", "val", "test"))
-    return {"split": ratios if split["kind"] == "ratios" else split["kind"], "setting": own["setting"]}
+    counts = f"{split.get('train_per_class')}/class, {split.get('val_nodes')}, {split.get('test_nodes') or 'the rest'}"
+    texts = {"ratios": ratios, "per_class": counts}
+    return {"split": texts.get(split["kind"], split["kind"]), "setting": own["setting"]}
 
 
 def _printed_name(name: str, wish: Mapping[str, Any], printed: Mapping[str, Any]) -> str:

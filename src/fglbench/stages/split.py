@@ -97,7 +97,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
         "version": registry.declaration("scheme", scheme).version,
         "settings": scheme_settings(scheme, spec["settings"]).model_dump(),
         "clients": spec["clients"],
-        "split": SplitSettings.model_validate(dict(spec["split"])).model_dump(exclude_none=True),
+        "split": SplitSettings.model_validate(dict(spec["split"])).spec(),
         "seed": seed,
         "graph": hash_arrays(content),
     }
