@@ -50,7 +50,7 @@ def plain_loops(
         "fedprox": lambda: plain_strategies.FedProx(0.01),
         "scaffold": lambda: plain_strategies.Scaffold(plan, weighted=True, quotient=False),
         "moon": lambda: plain_strategies.Moon(0.01, 0.5, initial),
-        "feddc": lambda: plain_strategies.FedDC(plan, 0.01, quotient=False),
+        "feddc": lambda: plain_strategies.FedDC(plan, 0.01, quotient=True, openfgl=True),
         "gcfl": lambda: plain_strategies.GCFL(plan, 1.0, 0.0, never),
         "gcfl+": lambda: plain_strategies.GCFL(plan, 1.0, 0.0, never, window=5),
         "fedgta": plain_strategies.FedGTA,

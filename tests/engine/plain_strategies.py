@@ -317,18 +317,30 @@ class GCFL(Strategy):
     """Xie et al.: clusters as sets, split one by one, each averaged by itself.
 
     Args:
-        eps1, eps2: parts of the longest update of the first round.
+        eps1, eps2: lengths, or if `relative` parts of the longest update of the first round.
         first_round: of a split.
         window: of gradient norms for GCFL+; None for GCFL.
+        relative: see eps1.
+        standardise: divide sequences of norms by their deviation.
     """
 
-    def __init__(self, plan: Plan, eps1: float, eps2: float, first_round: int, window: int | None = None):
+    def __init__(
+        self,
+        plan: Plan,
+        eps1: float,
+        eps2: float,
+        first_round: int,
+        window: int | None = None,
+        relative: bool = False,
+        standardise: bool = False,
+    ):
         self.plan, self.eps1, self.eps2, self.first_round, self.window = plan, eps1, eps2, first_round, window
+        self.standardise = standardise
         self.clusters: list[set[int]] = []
         self.updates: dict[int, Tensor] = {}
         self.norms: dict[int, list[float]] = {}
         self.last_norm: dict[int, float] = {}
-        self.unit = 0.0
+        self.unit = 0.0 if relative else 1.0
         self.number = -1
 
     def correct(self, client: int, model: Model) -> None:
@@ -374,7 +386,7 @@ class GCFL(Strategy):
         if self.window is None:
             return lambda i, j: float(torch.cosine_similarity(self.updates[i], self.updates[j], dim=0)) + 1
         recent = {i: np.array(self.norms[i][-self.window :]) for i in known}
-        scaled = {i: list(norms / norms.std()) for i, norms in recent.items()}
+        scaled = {i: list(norms / norms.std() if self.standardise else norms) for i, norms in recent.items()}
         farthest = max(warp(scaled[i], scaled[j]) for i, j in combinations(known, 2))
         return lambda i, j: farthest - warp(scaled[i], scaled[j])
 

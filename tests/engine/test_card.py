@@ -50,7 +50,7 @@ ROUNDS_OF = [  # every pair in one way, so that methods and backbones meet all o
 SHORTER = {"fedsage+": {"epochs": 2, "federated_epochs": 2}}
 SPLITS_AT_ONCE = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}
 SETTINGS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [  # what three rounds of the defaults do not reach
-    ("feddc", {"variant": "openfgl"}, "gcn", {}),
+    ("feddc", {"variant": "paper"}, "gcn", {}),
     ("fedgl", {"confidence": 0.0}, "gcn", {"depth": 3}),
     ("fedgl", {"confidence": 0.4, "aggregation": "moon"}, "sage", {}),
     ("fedgta", {"variant": "public"}, "gcn", {}),

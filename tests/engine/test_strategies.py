@@ -87,7 +87,7 @@ def test_batches(five: Case, name: str, optimiser: str, lr: float, chunk: int | 
     own: dict[str, Any] = {
         "fedprox": {"mu": 0.5},
         "moon": {"mu": 1.0},
-        "feddc": {"alpha": 0.3},
+        "feddc": {"alpha": 0.3, "variant": "paper"},
         "feddc of openfgl": {"alpha": 0.3, "variant": "openfgl"},
         "gcfl": SPLITS,
         "gcfl+": {**SPLITS, "window": 2},
@@ -203,7 +203,7 @@ def test_moon_is_fedavg_with_mu_zero_and_in_its_first_round(five: Case) -> None:
 @pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.2), ("adam", 0.003)])
 def test_feddc(five: Case, optimiser: str, lr: float, participation: float, chunk: int | None) -> None:
     schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
-    result, _ = trained(five, "feddc", chunk, {"alpha": 0.3}, **schedule)
+    result, _ = trained(five, "feddc", chunk, {"alpha": 0.3, "variant": "paper"}, **schedule)
     plan = plan_of(5, participation, local_epochs=3, lr=lr)
     assert_oracle(five, result, plan, plain_strategies.FedDC(plan, 0.3, quotient=optimiser == "sgd"), optimiser)
     assert differs(result, trained(five, "fedavg", None, **schedule)[0])
@@ -213,11 +213,11 @@ def test_feddc(five: Case, optimiser: str, lr: float, participation: float, chun
 @pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.2), ("adam", 0.003)])
 def test_feddc_of_openfgl(five: Case, optimiser: str, lr: float, participation: float) -> None:
     schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
-    result, _ = trained(five, "feddc", None, {"alpha": 0.3, "variant": "openfgl"}, **schedule)
+    result, _ = trained(five, "feddc", None, {"alpha": 0.3}, **schedule)  # the default
     plan = plan_of(5, participation, local_epochs=3, lr=lr)
     strategy = plain_strategies.FedDC(plan, 0.3, quotient=True, openfgl=True)
     assert_oracle(five, result, plan, strategy, optimiser)
-    assert differs(result, trained(five, "feddc", None, {"alpha": 0.3}, **schedule)[0])
+    assert differs(result, trained(five, "feddc", None, {"alpha": 0.3, "variant": "paper"}, **schedule)[0])
 
 
 def test_feddc_of_openfgl_counts_the_steps_of_batches(five: Case) -> None:
@@ -236,13 +236,13 @@ def test_feddc_of_openfgl_counts_the_steps_of_batches(five: Case) -> None:
 def test_feddc_starts_as_fedprox_and_takes_twice_its_step(five: Case) -> None:
     """h_i = 0 and d_i = 0: the local loss is FedProx's; the server then averages theta_i + (theta_i - theta)."""
     federation = five.federation()
-    feddc = run(federation, "feddc", own={"alpha": 0.7}, rounds=1, evaluate="trained")
+    feddc = run(federation, "feddc", own={"alpha": 0.7, "variant": "paper"}, rounds=1, evaluate="trained")
     fedprox = run(federation, "fedprox", own={"mu": 0.7}, rounds=1, evaluate="trained")
     assert_close_but_for_bytes(feddc, fedprox, 1e-6)
     start = initial_of(five)
     prox, dc = (
-        run(federation, name, own={key: 0.7}, rounds=1).parameters["last"]
-        for name, key in (("fedprox", "mu"), ("feddc", "alpha"))
+        run(federation, name, own=own, rounds=1).parameters["last"]
+        for name, own in (("fedprox", {"mu": 0.7}), ("feddc", {"alpha": 0.7, "variant": "paper"}))
     )
     for name, mean in prox.items():
         torch.testing.assert_close(dc[name], 2 * mean - start[name], rtol=0, atol=1e-6)
@@ -260,13 +260,16 @@ def test_feddc_sends_twice_the_bytes(five: Case) -> None:
 
 @pytest.mark.parametrize("chunk", [None, 2])
 @pytest.mark.parametrize("participation", [1.0, 0.6])
-@pytest.mark.parametrize("method", ["gcfl", "gcfl+"])
-def test_gcfl(five: Case, method: str, participation: float, chunk: int | None) -> None:
-    window = {"window": 2} if method == "gcfl+" else {}
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [("gcfl", {}), ("gcfl", {"relative": True}), ("gcfl+", {}), ("gcfl+", {"relative": True, "standardise": True})],
+)
+def test_gcfl(five: Case, method: str, own: dict[str, bool], participation: float, chunk: int | None) -> None:
+    window: Any = {"window": 2} if method == "gcfl+" else {}
     schedule = {"rounds": 8, "participation": participation}
-    result, made = trained(five, method, chunk, {**SPLITS, **window}, **schedule)
+    result, made = trained(five, method, chunk, {**SPLITS, **window, **own}, **schedule)
     plan = plan_of(8, participation)
-    plain = plain_strategies.GCFL(plan, 10.0, 0.0, 2, window.get("window"))
+    plain = plain_strategies.GCFL(plan, 10.0, 0.0, 2, **window, **own)
     assert_oracle(five, result, plan, plain, "adam")
     groups = {frozenset(np.flatnonzero(made.cluster == number).tolist()) for number in set(made.cluster)}
     assert groups == {frozenset(cluster) for cluster in plain.clusters}
@@ -302,7 +305,8 @@ def fake_round(number: int, case: Case, updates: np.ndarray, **uploads: torch.Te
 
 def test_gcfl_finds_the_clusters_that_updates_make(five: Case) -> None:
     """Clients 0 and 4 move one way, 1 and 2 the other; 3 has no training node and stays with the larger part."""
-    _, method = trained(five, "gcfl", None, {**SPLITS, "first_round": 0, "eps1": 0.6}, rounds=1)
+    own = {**SPLITS, "first_round": 0, "eps1": 0.6, "relative": True}
+    _, method = trained(five, "gcfl", None, own, rounds=1)
     method.cluster[:] = 0
     method._updates, method._unit = {}, 0.0
     sizes = five.federation().count(TRAIN)
@@ -322,7 +326,8 @@ def test_gcfl_finds_the_clusters_that_updates_make(five: Case) -> None:
 
 def test_gcfl_plus_finds_the_clusters_that_gradient_norms_make(five: Case) -> None:
     """Falling norms of clients 0 and 2, at other levels and times, and rising ones of 1 and 4."""
-    _, method = trained(five, "gcfl+", None, {**SPLITS, "window": 4, "first_round": 3}, rounds=1)
+    own = {**SPLITS, "window": 4, "first_round": 3, "standardise": True}
+    _, method = trained(five, "gcfl+", None, own, rounds=1)
     norms = np.array([[8, 4, 2, 1], [1, 2, 4, 8], [40, 39, 20, 5], [0.5, 1, 1.1, 4]], dtype=np.float32)
     method._sequences = [[] for _ in range(5)]
     method._updates, method._unit = {}, 0.0
@@ -346,7 +351,7 @@ def test_warping_distances() -> None:
 
 def test_norms_that_do_not_change_are_not_blown_up(five: Case) -> None:
     federation = five.federation("gcn", **SETTINGS)
-    method = method_of(federation, backbone_of(federation, "gcn", **SETTINGS), "gcfl+", window=3)
+    method = method_of(federation, backbone_of(federation, "gcn", **SETTINGS), "gcfl+", window=3, standardise=True)
     method._sequences = [[2.0, 2.0, 2.0], [1.0, 2.0, 3.0], [1.0, 3.0, 5.0], [3.0, 2.0, 1.0], [0.0, 0.0, 0.0]]
     alike = method.similarities(np.eye(5), np.arange(5))
     assert alike.max() < 10

@@ -13,6 +13,14 @@ Scores and perceptron meet the propagated features in linear maps only, so that 
 from GAMLP's public code: no label branch, no dropout on features and attention; jk compares with the hops as they are,
 not with a perceptron of them. FedGTA's public jk gives a node scores of other nodes (it views hop-major scores as
 node-major); here each node has its own.
+
+Defaults:
+    hops 3: FedGTA's public code's; the paper tunes it.
+    depth 3: FedGTA's public code's; the paper tunes it.
+    hidden 64: FedGTA's for small graphs; the paper has 256 and more.
+    dropout 0.5: FedGTA's public code's.
+    r 0.5: the paper's.
+    attention recursive: the paper's first; FedGTA's public code has jk.
 """
 
 from typing import Any, Literal

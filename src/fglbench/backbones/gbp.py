@@ -3,6 +3,14 @@
 A perceptron on the sum over l from 0 to k of beta (1 - beta)^l A^l X, A = D^(r-1) (A + I) D^(-r) with the kernel
 coefficient r (0.5: symmetric); the weights as FedGTA (section 2.2) gives them. The propagation is exact: the paper's
 push and random walks approximate it on graphs that are too large for that.
+
+Defaults:
+    hops 4: FedGTA's range is 2 to 20; the paper's push stops by error, not by hops.
+    beta 0.1: the public code's for Cora.
+    depth 2: the public code's for Cora.
+    hidden 64: the public code's for Cora.
+    dropout 0.5: the public code's for Cora.
+    r 0.5: the public code's for Cora.
 """
 
 from typing import Any

@@ -1,4 +1,9 @@
-"""Multi-layer perceptron on the node features: the backbone that sees no edges."""
+"""Multi-layer perceptron on the node features: the backbone that sees no edges.
+Defaults:
+    depth 2: no paper's.
+    hidden 64: FedGTA's for small graphs.
+    dropout 0.5: FedGTA's public code's.
+"""
 
 from typing import Any
 

@@ -3,6 +3,14 @@
 softmax((1 / k) sum over l from 1 to k of ((1 - alpha) A^l X + alpha X) W + b), a linear model; A = D^(r-1) (A + I)
 D^(-r) with the kernel coefficient r (0.5: symmetric). With depth above 1 the linear map becomes a perceptron.
 FedGTA (section 2.2) writes it as the plain sum over l from 0 to k, which is alpha = 1 / (k + 1) up to a factor.
+
+Defaults:
+    hops 16: the paper's.
+    alpha 0.05: the paper's.
+    depth 1: the paper's.
+    hidden 64: FedGTA's for small graphs; not read at depth 1.
+    dropout 0.5: FedGTA's public code's; not read at depth 1.
+    r 0.5: the paper's.
 """
 
 from typing import Any

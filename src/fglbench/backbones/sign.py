@@ -2,6 +2,13 @@
 
 [X W_0, A X W_1, ..., A^k X W_k] side by side, then a perceptron; A = D^(r-1) (A + I) D^(-r) with the kernel coefficient
 r (0.5: symmetric). ReLU where the public code has a learned slope, as in the other backbones.
+
+Defaults:
+    hops 3: the public code's.
+    depth 2: the paper's equation; the public code has 3.
+    hidden 64: differs; the public code has 256 and more. FedGTA's for small graphs.
+    dropout 0.5: the public code's for its larger model.
+    r 0.5: the paper's.
 """
 
 from typing import Any

@@ -10,12 +10,17 @@ d_j / (K_j lr) where K differs by client. The public code adds up d_i - d over t
 drifts of all clients into the mean, and weighs clients equally.
 
 The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the
-gradient, lets the loss swing, the less the larger alpha is.
+gradient, lets the loss swing, the less the larger alpha is. The public code's own recursion swings under Adam as well.
 
-`variant: openfgl` is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the second term is
-<theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every client back from
-its last update, which damps the drifts. Deviation: there the first round has neither term, here it has the first one.
-d is sent and counts in bytes, as it is sent there, though nothing reads it.
+`variant: openfgl` (the default) is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the
+second term is <theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every
+client back from its last update, which damps the drifts. Deviation: there the first round has neither term, here it has
+the first one. d is sent and counts in bytes, as it is sent there, though nothing reads it. `variant: paper` is for
+`optimiser: sgd`.
+
+Defaults:
+    alpha 0.01: the public code's.
+    variant openfgl: differs; OpenFGL's reading. The paper's swings or diverges under Adam, the default optimiser.
 """
 
 from typing import Any, Literal
@@ -35,7 +40,9 @@ VERSION = 1
 
 class Settings(ComponentSettings):
     alpha: float = Field(0.01, ge=0, description="Weight of the pull towards the received parameters less the drift.")
-    variant: Literal["paper", "openfgl"] = Field("paper", description="The paper's algorithm, or OpenFGL's code.")
+    variant: Literal["openfgl", "paper"] = Field(
+        "openfgl", description="OpenFGL's reading, which trains under Adam, or the paper's algorithm, which needs SGD."
+    )
 
 
 class Method(fedavg.Method):

@@ -17,6 +17,16 @@ variant. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer h
 Ablations (table 6): `no_moments`, everybody is alike; `no_confidence`, training nodes weigh. Clients that sit out keep
 what they have; one that never trained receives the mean over all that did. Where all that count have no confidence
 (public variant, no edges), a client keeps its own parameters.
+
+Defaults:
+    k 5: the paper's.
+    alpha 0.5: the paper's.
+    order 6: the public code's for Cora; the paper searches 2 to 20.
+    moments hybrid: the public code's for Cora.
+    epsilon 0.5: the public code's for Cora; the paper searches 0 to 1.
+    variant paper: the paper's.
+    no_moments false: the paper's.
+    no_confidence false: the paper's.
 """
 
 import math

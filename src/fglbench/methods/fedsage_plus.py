@@ -18,6 +18,18 @@ whatever the features of the dataset are.
 Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as predicted; distances to
 other clients are averaged over them, not added, so that more clients do not weigh more. A client sends, through the
 server, its noisy representations and feature head to all others, and receives the sum of their gradients.
+
+Defaults:
+    hidden_share 0.5: the public code's.
+    neighbours 5: the public code's.
+    width 64: differs; the public code has 32 and a representation of 128. The width of the backbones here.
+    epochs 20: the public code's.
+    federated_epochs 20: the public code's.
+    lr 0.01: differs; the public code has 0.001. The rate of local training here.
+    degree_weight 1.0: the public code's.
+    feature_weight 1.0: the public code's.
+    class_weight 1.0: the public code's.
+    cross_weight 1.0: the public code's.
 """
 
 from collections.abc import Callable

@@ -3,17 +3,24 @@
 A cluster splits when its mean update is small, ||sum_j (n_j / n) dtheta_j|| < eps1 (eq. 4), while some client's is not,
 max_j ||dtheta_j|| > eps2 (eq. 5), dtheta_j a client's change in a round (eq. 6). It splits along the minimum cut (Stoer
 and Wagner) of the graph of its clients, whose weights are the cosine similarities of their updates plus 1. Each cluster
-adds its mean update to its parameters (eq. 7). Thresholds that are never met leave FedAvg.
+adds its mean update to its parameters (eq. 7).
 
 Equations are numbered as in the submitted version. Its eq. 4 and 7 have the clients' plain sums; here clients count by
 training nodes, as in FedAvg.
 
-The paper's thresholds are lengths in parameter space, which belong to its model, learning rate and local epochs;
-`relative` takes them as parts of the longest update of the first round instead, so that they carry over.
+The thresholds are lengths in parameter space, which belong to the paper's model, learning rate and local epochs. Where
+they are never met, GCFL equals FedAvg. `relative` takes them as parts of the longest update of the first round
+instead, so that they carry over to other models.
 
 As in the public code there is no split in the first rounds (`first_round`) and none of two clients, and a client that
 sits out counts with its last update; there the mean update is unweighted. A client that has never trained stays with
 the part that has more training nodes.
+
+Defaults:
+    eps1 0.01: the public code's.
+    eps2 0.1: the public code's.
+    relative false: the paper's.
+    first_round 20: the public code's.
 """
 
 from itertools import combinations
@@ -34,9 +41,9 @@ VERSION = 1
 
 
 class Settings(ComponentSettings):
-    eps1: float = Field(0.05, ge=0, description="A cluster may split when its mean update is shorter than this.")
+    eps1: float = Field(0.01, ge=0, description="A cluster may split when its mean update is shorter than this.")
     eps2: float = Field(0.1, ge=0, description="And the longest update of a client is longer than this.")
-    relative: bool = Field(True, description="Both are parts of the longest update of the first round, not lengths.")
+    relative: bool = Field(False, description="Both are parts of the longest update of the first round, not lengths.")
     first_round: int = Field(20, ge=0, description="Round of the first possible split, from 0.")
 
 

@@ -1,11 +1,20 @@
 """GCFL+ (Xie et al., NeurIPS 2021): GCFL whose clusters split by the clients' sequences of gradient norms.
 
 Every client sends the norm of its last local gradient. When a cluster is to split, the dynamic time warping distance
-d_ij (eq. 8) between its clients' last `window` norms, each sequence divided by its standard deviation, decides: the
-graph of the minimum cut has the weights max d - d_ij. After a split the sequences of its clients start anew.
+d_ij (eq. 8) between its clients' last `window` norms decides: the graph of the minimum cut has the weights
+max d - d_ij. `standardise` divides each sequence by its standard deviation first. After a split the sequences of its
+clients start anew.
 
 Deviation from the text: its norms are those of updates, which it calls gradients (eq. 6); these are the public code's.
 Deviation from the public code: there a split clears the sequences of all clients, and waits for all to be long enough.
+
+Defaults:
+    eps1 0.01: the public code's.
+    eps2 0.1: the public code's.
+    relative false: the paper's.
+    first_round 20: the public code's.
+    window 10: the public code's.
+    standardise false: the public code's.
 """
 
 from typing import Any
@@ -22,12 +31,12 @@ VERSION = 1
 
 
 class Settings(ComponentSettings):
-    eps1: float = Field(0.05, ge=0, description="A cluster may split when its mean update is shorter than this.")
+    eps1: float = Field(0.01, ge=0, description="A cluster may split when its mean update is shorter than this.")
     eps2: float = Field(0.1, ge=0, description="And the longest update of a client is longer than this.")
-    relative: bool = Field(True, description="Both are parts of the longest update of the first round, not lengths.")
+    relative: bool = Field(False, description="Both are parts of the longest update of the first round, not lengths.")
     first_round: int = Field(20, ge=0, description="Round of the first possible split, from 0.")
-    window: int = Field(5, ge=2, le=100, description="Gradient norms compared, of the last rounds of each client.")
-    standardise: bool = Field(True, description="Divide each sequence by its standard deviation.")
+    window: int = Field(10, ge=2, le=100, description="Gradient norms compared, of the last rounds of each client.")
+    standardise: bool = Field(False, description="Divide each sequence by its standard deviation.")
 
 
 class Method(gcfl.Method):

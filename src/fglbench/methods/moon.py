@@ -8,6 +8,10 @@ whole method.
 
 Deviation: a backbone has no projection head of its own between its representation and the classifier. Where a backbone
 has one layer (sgc and s2gc by default), its logits are the representation.
+
+Defaults:
+    mu 0.01: differs; the paper tunes 0.1, 1, 5 and 10, its code has 1. The middle of FedGTA's range.
+    temperature 0.5: the paper's.
 """
 
 from typing import Any

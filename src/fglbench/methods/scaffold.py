@@ -6,6 +6,9 @@ learning rate 1. The variates are zero at first; the first round is FedAvg's and
 
 Deviations: under Adam, where the quotient is no gradient, c_i+ is that mean itself. Means over clients are weighted by
 their training nodes, as in FedAvg; `weights: equal` is the paper's.
+
+Defaults:
+    weights nodes: differs; the paper has plain means over the clients of a round (eq. 5). As FedAvg weighs.
 """
 
 from typing import Any, Literal
