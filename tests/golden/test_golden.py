@@ -29,7 +29,7 @@ from fglbench.stages.evaluate import evaluate
 from fglbench.stages.preprocess import preprocess
 from fglbench.stages.split import split
 from fglbench.stages.train import train
-from fglbench.storage import read_json
+from fglbench.storage import fingerprint, read_json
 
 GOLDEN = Path(__file__).with_name("golden.json")
 DATASET = {"name": "sbm", "nodes": 240, "classes": 3, "average_degree": 6.0, "features": 12, "signal": 1.5}
@@ -53,7 +53,7 @@ VARIANTS = {
         {"name": "gcfl", "label": "gcfl splitting", **SPLITTING},
         {"name": "gcfl+", "label": "gcfl+ splitting", **SPLITTING, "window": 2},
         {"name": "moon", "label": "moon 1", "mu": 1.0},
-        {"name": "feddc", "label": "feddc openfgl", "variant": "openfgl"},
+        {"name": "feddc", "label": "feddc paper", "variant": "paper"},
         {"name": "fedgta", "label": "fedgta public", "variant": "public"},
         {"name": "fedgl", "label": "fedgl sure", "confidence": 0.4, "label_weight": 1.0, "aggregation": "fedgta"},
         {"name": "fedsage+", "label": "fedsage+ fedgta", "aggregation": "fedgta"},
@@ -74,14 +74,15 @@ VARIANT = [
 INDUCTIVE = [f"{pair} inductive" for pair in ("fedgta-gcn", "fedgta-sign", "fedgl-sage", "fedsage+-sage", "global-gat")]
 
 
-def versions(cell: Cell) -> dict[str, int]:
-    """Every version that stands behind a cell's numbers."""
+def versions(cell: Cell) -> dict[str, int | str]:
+    """Every version that stands behind a cell's numbers, and a hash of the settings, whose defaults may change."""
     method = cell.method.spec
     return {
         "dataset": cell.dataset.spec["version"],
         "scheme": cell.partition.spec["version"],
         "method": method["version"],
         "backbone": method["backbone"]["version"],
+        "settings": fingerprint([method["settings"], method["backbone"]["settings"]]),
         "split": SPLIT_VERSION,
         "preprocess": PREPROCESS_VERSION,
         "engine": ENGINE_VERSION,
@@ -122,7 +123,7 @@ def verdict(name: str, found: dict[str, Any], pinned: dict[str, Any] | None) -> 
     if pinned is None:
         return f"{name} has no pinned numbers yet: run pytest --update-golden."
     if found["versions"] != pinned["versions"]:
-        return f"{name}: a version was raised: run pytest --update-golden and look at the change."
+        return f"{name}: a version was raised or a default changed: run pytest --update-golden and look at the change."
     if not same_numbers(found, pinned):
         return (
             f"{name}: numbers changed from {pinned} to {found}, and no version did. Find the cause, or raise the "
@@ -184,5 +185,7 @@ def test_verdicts() -> None:
     assert "no version did" in str(verdict("m", {**number, "accuracy": 0.501}, number))
     assert "no version did" in str(verdict("m", {**number, "norm": 2.001}, number))
     assert "no version did" in str(verdict("m", {**number, "outcome": "diverged"}, number))
-    assert "was raised" in str(verdict("m", {**number, "norm": 3.0, "versions": {"method": 2}}, number))
+    assert "was raised or a default changed" in str(
+        verdict("m", {**number, "norm": 3.0, "versions": {"method": 2}}, number)
+    )
     assert "no pinned" in str(verdict("m", number, None))

@@ -6,7 +6,7 @@ from fglbench import registry
 from fglbench.config.entries import labels
 from fglbench.config.expand import expand, other_protocols
 from fglbench.config.identity import LONGEST_RANGES, seed_batches, seed_ranges, seeds_of, slug
-from fglbench.config.schema import Study
+from fglbench.config.schema import Entry, Study
 from fglbench.errors import ConfigError
 
 BASE = {
@@ -151,6 +151,20 @@ def test_paths_are_readable_and_short():
     assert len(slug("x" * 500, {})) <= 70
     assert "/" not in slug("../../etc", {})
     assert not slug("../../etc", {}).startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([{"name": "feddc"}], ["feddc (openfgl)"]),
+        ([{"name": "feddc", "variant": "paper"}], ["feddc (paper)"]),
+        ([{"name": "feddc"}, {"name": "feddc", "alpha": 0.1}], ["feddc (openfgl)", "feddc alpha=0.1"]),
+        ([{"name": "feddc", "label": "FedDC"}, {"name": "fedgta"}], ["FedDC", "fedgta"]),
+    ],
+)
+def test_a_variant_that_is_not_the_papers_is_in_the_label(entries, expected):
+    assert labels([Entry.model_validate(entry) for entry in entries]) == expected
+    assert {p.method for p in expand(study(methods=entries)).placements} == {entry["name"] for entry in entries}
 
 
 def test_labels_tell_entries_apart():

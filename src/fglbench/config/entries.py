@@ -68,16 +68,30 @@ def _aggregates(method: str) -> bool:
 
 
 def labels(entries: list[Entry]) -> list[str]:
-    """How each entry is called: its label, its name, or name and settings where the name occurs twice."""
+    """The label of each entry: its own, its name, or name and settings where the name occurs twice.
+
+    A method whose file names a setting as `IN_LABEL` has that setting's value beside its name: "feddc (openfgl)".
+    """
     names = [entry.name for entry in entries]
 
     def text(entry: Entry) -> str:
         own = {**entry.settings, **entry.training, **entry.protocol}
         if entry.label or names.count(entry.name) == 1 or not own:
-            return entry.label or entry.name
+            return entry.label or _qualified_name(entry)
         return f"{entry.name} " + " ".join(f"{key}={value}" for key, value in own.items())
 
     return [text(entry) for entry in entries]
+
+
+def _qualified_name(entry: Entry) -> str:
+    try:
+        declared = registry.declaration("method", entry.name)
+    except ComponentError:  # of another kind, or a file that cannot be read, which validation names
+        return entry.name
+    setting = declared.constants.get("IN_LABEL")
+    if setting is None:
+        return entry.name
+    return f"{entry.name} ({entry.settings.get(setting, declared.settings.model_fields[setting].default)})"
 
 
 def chosen(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str, Entry]]:

@@ -36,6 +36,7 @@ from fglbench.methods._mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
+IN_LABEL = "variant"
 
 
 class Settings(ComponentSettings):
