@@ -1,6 +1,8 @@
-# make bench   from a bare clone to a first table
-# make test    everything that must hold, from format to workflow
-# make setup   the environment alone
+# make bench       from a bare clone to a first table
+# make test        what must hold, from format to workflow, on a core of the pairs of components
+# make test-all    the same on all pairs
+# make test-pairs  pairs beyond the core alone: PAIRS=3/10 is the third of ten parts
+# make setup       the environment alone
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 # One torch thread a process: jobs already fill the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup bench test test-slurm format check clean
+.PHONY: setup bench test test-all test-pairs test-slurm format check clean
 
 setup: $(INSTALLED)
 
@@ -37,6 +39,13 @@ check: setup
 
 test: check
 	$(BIN)/pytest -n 2
+
+test-all: check
+	$(BIN)/pytest -n 2 --pairs all
+
+PAIRS ?= 1/1
+test-pairs: setup
+	$(BIN)/pytest -n 2 --pairs $(PAIRS)
 
 # The profile against a Slurm of its own on this machine; needs root and Debian's slurm-wlm and munge.
 test-slurm: setup

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chosen_pairs import choose
 from disks import mount
 from own_files import read_again
 
@@ -17,7 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/golden.json")
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/golden.json; of all pairs")
+    parser.addoption("--pairs", default="core", help="of components: core, all, or a part such as 3/10")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = "all" if config.getoption("--update-golden") else config.getoption("--pairs")
+    items[:], left_out = choose(items, wanted)
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")
