@@ -198,6 +198,3 @@ def _marked(cell: Cell, escape: Callable[[str], str], bold: str, underlined: str
     text = escape(cell.text)
     shown = bold.format(text) if cell.best else underlined.format(text) if cell.second else text
     return f"{shown} {escape(cell.mark)}" if cell.mark else shown
-
-
-RENDERERS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex, "html": to_html}
