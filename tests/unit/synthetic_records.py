@@ -28,6 +28,7 @@ def table_spec(**changes: Any) -> dict[str, Any]:
         "mean": "pooled",
         "where": {"scheme": ["louvain"], "clients": [10]},
         "better": None,
+        "separable": None,
         "percent": None,
         "digits": 1,
         "reference": None,

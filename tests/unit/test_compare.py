@@ -9,9 +9,13 @@ import pytest
 from synthetic_records import frame, run_rows, study_of, table_spec
 
 from fglbench.errors import ConfigError, StorageError
-from fglbench.reporting.compare import compare, comparison_table, summary
+from fglbench.reporting.compare import VERDICTS, compare, summary
+from fglbench.reporting.comparison_tables import comparison_sheet
+from fglbench.reporting.figures_scatter import Point, scatter
+from fglbench.reporting.quantities import quantity
 from fglbench.reporting.reference import COLUMNS, load_reference, printed_numbers
-from fglbench.reporting.render import to_csv, to_html, to_latex, to_markdown
+from fglbench.reporting.sheets import RENDERERS
+from fglbench.reporting.terminal import to_text
 
 
 def reference(*rows: dict[str, str]) -> pd.DataFrame:
@@ -54,9 +58,34 @@ def test_two_points_are_a_match_and_more_is_not(ours, expected):
 
 
 def test_wide_deviations_widen_the_match():
-    # Ours has deviation 4.24 points (n = 2), the paper 2.0 (n = 10): pooled sqrt((18 + 9 * 4) / 10) = 2.32.
-    assert verdict([0.87, 0.81], value="80.0", std="2.0") == "match"  # +4.0 <= 4.65
-    assert verdict([0.88, 0.82], value="80.0", std="2.0") == "above"  # +5.0
+    # Ours has deviation 2.83 points (n = 2), the paper 1.5 (n = 10): pooled sqrt((8 + 9 * 2.25) / 10) = 1.68.
+    assert verdict([0.85, 0.81], value="80.0", std="1.5") == "match"  # +3.0 <= 3.36
+    assert verdict([0.86, 0.82], value="80.0", std="1.5") == "above"  # +4.0
+
+
+def spread(mean: float, deviation: float) -> list[float]:
+    """Three accuracies with this mean and sample deviation in points."""
+    return [(mean + step * deviation) / 100 for step in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(84.0, "match"), (84.1, "above"), (76.0, "match"), (75.9, "below")])
+def test_no_deviation_widens_the_match_beyond_four_points(mean, expected):
+    # Both deviations are 3, so twice the pooled one is 6.
+    assert verdict(spread(mean, 3.0), value="80.0", std="3.0") == expected
+
+
+def test_a_mean_of_seeds_that_disagree_is_no_verdict():
+    # 84.5 +- 16.7 against 90.3: twice the deviation would call it a match.
+    assert verdict([0.652, 0.935, 0.948], value="90.3", std="0.4") == "unstable"
+    assert verdict(spread(80.0, 4.0), std="0.5") == "match"
+    assert verdict(spread(80.0, 4.001), std="0.5") == "unstable"
+    assert verdict([0.8], std="4.1") == "unstable"
+    assert verdict(spread(30.0, 9.0)) == "unstable"
+
+
+def test_more_seeds_do_not_make_the_same_disagreement_stable():
+    # 20 seeds half at 75, half at 85: deviation 5.13, and a standard error of no more than 1.15.
+    assert verdict([0.75, 0.85] * 10) == "unstable"
 
 
 def test_one_seed_uses_the_printed_deviation():
@@ -76,15 +105,18 @@ def test_what_we_ran_without_a_number_and_what_we_did_not_run_are_told_apart():
     study = study_of(frame(run_rows({0: 0.8}, outcomes={1: diverged})), seeds=[0, 1])
     rows = compare(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
     assert [row.verdict for row in rows] == ["no number", "not run"]
-    table = comparison_table(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
-    assert [cell.text for cell in table.cells[0]] == ["1 of 2 †", "80.0 ± 0.5", "–", "no number"]
-    assert [cell.text for cell in table.cells[1]] == ["○", "82.1 ± 0.5", "–", "not run"]
-    assert table.notes[0] == "2 printed: 0 match, 0 below, 0 above, 1 no number, 1 not run."
+    sheet = comparison_sheet(study, spec(), reference({}, {"method": "fedgta", "value": "82.1"}))
+    assert [cell.text for cell in sheet.folded.cells[0]] == ["1 of 2 †", "80.0 ± 0.5", "–", "no number"]
+    assert [cell.text for cell in sheet.folded.cells[1]] == ["○", "82.1 ± 0.5", "–", "not run"]
+    assert [row[0].text for row in sheet.table.cells] == ["1 of 2 † / 80.0", "○ / 82.1"]
+    assert [symbol for symbol, _ in sheet.table.legend] == ["†", "○", "k of n:"]
+    assert sheet.above.caption[0] == "2 printed: 0 match, 0 below, 0 above, 0 unstable, 1 no number, 1 not run."
+    assert sheet.picture is None
 
 
 def test_a_difference_that_rounds_to_nothing_has_no_minus():
     study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])
-    assert comparison_table(study, spec(), reference({"value": "80.04"})).cells[0][2].text == "+0.0"
+    assert comparison_sheet(study, spec(), reference({"value": "80.04"})).folded.cells[0][2].text == "+0.0"
 
 
 def test_a_filter_of_labels_leaves_out_what_other_labels_are_printed_as():
@@ -104,9 +136,10 @@ def test_printed_numbers_of_other_nodes_are_compared_where_they_are_named():
 
 def test_a_printed_word_is_shown_and_has_no_verdict():
     study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])
-    table = comparison_table(study, spec(), reference({"value": "", "std": "", "note": "OOM"}))
-    assert [cell.text for cell in table.cells[0]] == ["80.0 ± 0.0", "OOM", "–", "not printed"]
-    assert "1 where the paper prints no number" in table.notes[0]
+    sheet = comparison_sheet(study, spec(), reference({"value": "", "std": "", "note": "OOM"}))
+    assert [cell.text for cell in sheet.folded.cells[0]] == ["80.0 ± 0.0", "OOM", "–", "not printed"]
+    assert sheet.table.cells[0][0].text == "80.0 / OOM"
+    assert "1 where the paper prints no number" in sheet.above.caption[0]
 
 
 @pytest.mark.parametrize(
@@ -181,31 +214,163 @@ def test_order_of_methods_is_correlated_by_backbone_without_global():
     numbers = [
         {"method": name, "value": str(value), "backbone": b} for name, value in printed.items() for b in ("gcn", "sgc")
     ]
-    table = comparison_table(study_of(runs, seeds=[0, 1]), spec(), reference(*numbers))
+    above = comparison_sheet(study_of(runs, seeds=[0, 1]), spec(), reference(*numbers)).above
     # Ours 2 3 1 4, theirs 3 4 2 1: rho = 1 - 6 * (1 + 1 + 1 + 9) / 60 = -0.2; tau = (3 - 3) / 6 = 0.
-    assert "Order of 4 methods on cora, louvain, 10 clients, gcn: Spearman -0.20, Kendall 0.00." in table.notes
-    assert "Order of 4 methods on cora, louvain, 10 clients, sgc: Spearman 1.00, Kendall 1.00." in table.notes
+    assert above.columns[-2:] == [("order, gcn",), ("order, sgc",)]
+    assert [cell.text for cell in above.cells[0][-2:]] == ["−0.20 / 0.00 (4)", "1.00 / 1.00 (4)"]
 
 
 def test_summary_line():
     runs = frame(run_rows([0.8, 0.8]), run_rows([0.5, 0.5], label="moon", method="moon"))
     printed = reference({"value": "81"}, {"method": "moon"}, {"method": "feddc"})
     rows = compare(study_of(runs, seeds=[0, 1]), spec(), printed)
-    assert summary(rows) == "3 printed: 1 match, 1 below, 0 above, 1 not run; median absolute difference 15.5 points."
+    counts = "3 printed: 1 match, 1 below, 0 above, 0 unstable, 1 not run"
+    assert summary(rows) == f"{counts}; median absolute difference 15.5 points."
 
 
-def test_all_formats_and_footnotes():
-    runs = frame(run_rows([0.8, 0.8]), run_rows([0.6, 0.6], label="Local"))
-    study = study_of(runs, seeds=[0, 1])
-    table = comparison_table(study, spec(), reference({"note": "a_note|50%"}))
-    assert "80.0 ± 0.5 \\[1\\]" in to_markdown(table)
-    assert "\\[1\\] a\\_note\\|50%" in to_markdown(table)
-    assert r"[1] a\_note|50\%".replace("|", r"\textbar{}") in to_latex(table)
-    assert 'class="match"' in to_html(table)
-    assert "Without a printed number: Local." in table.notes
-    (row,) = csv.DictReader(io.StringIO(to_csv(table)))
-    assert (row["verdict"], row["note"], row["method"]) == ("match", "a_note|50%", "fedavg")
-    assert float(row["difference"]) == pytest.approx(0.0)
+@pytest.fixture
+def sheet():
+    """Two datasets, two backbones, two methods: what matches, is below, above, unstable, alone and missing."""
+    runs = frame(
+        run_rows([0.80, 0.81]),
+        run_rows([0.70, 0.70], label="moon", method="moon"),
+        run_rows([0.60, 0.60], label="Local"),
+        run_rows([0.90, 0.90], dataset="pubmed"),
+        run_rows([0.70, 0.90], dataset="pubmed", backbone="sgc"),
+    )
+    order = {"dataset": ["cora", "pubmed"], "backbone": ["gcn", "sgc"], "label": ["FedAvg", "moon", "Local"]}
+    printed = reference(
+        {"note": "a_note|50%"},
+        {"method": "moon", "value": "76.04"},
+        {"dataset": "pubmed", "value": "87"},
+        {"dataset": "pubmed", "backbone": "sgc", "value": "79.0"},
+        {"dataset": "pubmed", "method": "moon", "value": "87"},
+    )
+    return comparison_sheet(study_of(runs, seeds=[0, 1], order=order), spec(), printed)
+
+
+def test_ours_and_printed_stand_in_the_layout_of_the_table(sheet):
+    table = sheet.table
+    assert (table.row_fields, table.column_fields) == (["backbone", "method"], ["dataset"])
+    assert (table.rows, table.columns) == (
+        [("gcn", "FedAvg"), ("gcn", "moon"), ("gcn", "Local"), ("sgc", "FedAvg")],
+        [("cora",), ("pubmed",)],
+    )
+    assert [[cell.text for cell in row] for row in table.cells] == [
+        ["80.5 / 80.0", "90.0 / 87.0"],
+        ["70.0 / 76.0", "○ / 87.0"],
+        ["60.0 / –", "○ / –"],
+        ["○ / –", "80.0 / 79.0"],
+    ]
+    assert [[cell.mark for cell in row] for row in table.cells] == [["", "▴"], ["▾", ""], ["", ""], ["", "⇕"]]
+    assert [[cell.tone for cell in row] for row in table.cells[:2]] == [["", "above"], ["below", ""]]
+    meanings = dict(table.legend)
+    assert list(meanings) == ["▴", "▾", "⇕", "–", "○"]
+    assert meanings["⇕"] == "unstable: a standard deviation, ours or the printed one, above 4 points"
+    caption = " ".join(table.caption)
+    assert "Test accuracy in %: ours / printed in table 1 of paper, means." in caption
+    assert "Our deviation covers all that a seed draws: partition, split and initialisation" in caption
+
+
+def test_a_line_for_each_column_comes_first(sheet):
+    heads = (
+        "printed",
+        "match",
+        "below",
+        "above",
+        "unstable",
+        "not run",
+        "median difference",
+        "order, gcn",
+        "order, sgc",
+    )
+    assert sheet.above.columns == [(head,) for head in heads]
+    assert sheet.above.rows == [("cora",), ("pubmed",)]
+    assert [[cell.text for cell in row] for row in sheet.above.cells] == [
+        ["2", "1", "1", "0", "0", "0", "3.3", "–", "–"],  # |0.5| and |-6.04|
+        ["3", "0", "0", "1", "1", "1", "2.0", "–", "–"],  # 3.0 and 1.0
+    ]
+
+
+def test_the_csv_has_a_record_for_each_printed_number(sheet):
+    rows = list(csv.DictReader(io.StringIO(RENDERERS["csv"](sheet))))
+    assert [(row["dataset"], row["label"], row["backbone"], row["verdict"]) for row in rows] == [
+        ("cora", "FedAvg", "gcn", "match"),
+        ("cora", "moon", "gcn", "below"),
+        ("pubmed", "FedAvg", "gcn", "above"),
+        ("pubmed", "moon", "gcn", "not run"),
+        ("pubmed", "FedAvg", "sgc", "unstable"),
+    ]
+    assert (rows[0]["note"], rows[0]["method"], rows[0]["tolerance"]) == ("a_note|50%", "fedavg", "2")
+    assert float(rows[1]["difference"]) == pytest.approx(-6.04)
+
+
+def test_every_number_follows_the_matrix_and_is_folded(sheet):
+    text = RENDERERS["md"](sheet)
+    order = ("agreement with print", "| gcn | moon | 70.0 / 76.0 ▾ |", "every printed number", "80.0 ± 0.5 \\[1\\]")
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+    assert "\\[1\\] a\\_note\\|50%" in text
+    page = RENDERERS["html"](sheet)
+    order = (
+        "agreement with print",
+        "data:image/png;base64,",
+        "70.0 / 76.0",
+        "<details>",
+        '<td class="match">match</td>',
+    )
+    assert [page.index(part) for part in order] == sorted(page.index(part) for part in order)
+    assert '<td class="unstable marked">80.0 / 79.0<span class="mark"> ⇕</span>' in page
+    assert page.count("<details>") == page.count("</details>") == 1
+    latex = RENDERERS["tex"](sheet)
+    assert r"70.0 / 76.0 $\bigtriangledown$" in latex and "every printed number" not in latex
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_every_verdict_has_its_colour(verdict, sheet):
+    assert f"td.{verdict.replace(' ', '-')}" in RENDERERS["html"](sheet)
+
+
+def test_a_terminal_shows_the_matrix_and_not_every_number(sheet):
+    text = "\n".join(to_text(table, width=160) for table in sheet.shown)
+    assert "│ 70.0 / 76.0 ▾ │" in text and "│ 80.5 / 80.0   │" in text
+    assert "⇕ unstable" in text
+    assert "76.0 ± 0.5" not in text
+
+
+def test_the_scatter_shows_each_number_where_it_stands():
+    points = [
+        Point("gcn", "cora", 80.0, 80.5, False),
+        Point("gcn", "pubmed", 87.0, 90.0, False),
+        Point("sgc", "pubmed", 79.0, 80.0, True),
+    ]
+    figure = scatter(points, quantity("accuracy"))
+    assert [panel.get_title() for panel in figure.axes] == ["gcn", "sgc"]
+    panel, other = figure.axes
+    drawn = {marks.get_label(): marks.get_offsets().tolist() for marks in panel.collections[2:]}
+    assert drawn == {"cora": [[80.0, 80.5]], "pubmed": [[87.0, 90.0]]}
+    # The bands are 4 and 2 points wide on either side, at the left end of the panel's 75 to 94.
+    edges = [sorted({y for x, y in band.get_paths()[0].vertices if x == 75.0}) for band in panel.collections[:2]]
+    assert edges == [[71.0, 79.0], [73.0, 77.0]]
+    (hollow,) = (marks for marks in other.collections[2:] if len(marks.get_offsets()))
+    assert hollow.get_facecolors()[:, 3].tolist() == [0.0]
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("Printed accuracy (%)", "Our accuracy (%)")
+
+
+def test_a_variant_of_its_own_keeps_a_label_out_of_the_comparison():
+    runs = frame(
+        run_rows([0.8, 0.8], label="GCFL+", method="gcfl+"),
+        run_rows([0.7, 0.7], label="GCFL+ (relative thresholds)", method="gcfl+"),
+    )
+    numbers = reference({"method": "gcfl+"}, {"method": "gcfl+", "dataset": "arxiv"})
+
+    def shown(printed: dict) -> dict[str, list[str]]:
+        table = comparison_sheet(study_of(runs, seeds=[0, 1], printed=printed), spec(), numbers).table
+        return {row[-1]: [cell.text for cell in cells] for row, cells in zip(table.rows, table.cells, strict=True)}
+
+    both = {"GCFL+": ["○ / 80.0", "80.0 / 80.0"], "GCFL+ (relative thresholds)": ["○ / –", "70.0 / 80.0"]}
+    assert shown({}) == both
+    alone = {"GCFL+": ["○ / 80.0", "80.0 / 80.0"], "GCFL+ (relative thresholds)": ["○ / –", "70.0 / –"]}
+    assert shown({"GCFL+ (relative thresholds)": {"variant": "relative_thresholds"}}) == alone
 
 
 def test_unknown_tables_and_broken_files_are_named(tmp_path):

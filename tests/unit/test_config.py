@@ -158,6 +158,7 @@ def test_shipped_studies_are_valid(path):
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
             "my.yaml: backbones[0].printed: only methods have other names in a reference file.",
         ),
+        ({"tables": [{"name": "t", "title": "T", "separable": 5}]}, "my.yaml: tables[0].separable"),
         (
             {"methods": [{"name": "fedavg", "printed": {"varient": "x"}}]},
             "my.yaml: methods[0].printed.varient",

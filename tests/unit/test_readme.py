@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from fglbench.reporting.compare import compare
+from fglbench.reporting.comparison_tables import comparison_sheet
 from fglbench.reporting.records import load_study
 from fglbench.reporting.reference import load_reference
-from fglbench.reporting.tables import build_table
 
 ROOT = Path(__file__).parents[2]
-SIGNS = {"above": " ▴", "below": " ▾", "match": "", "": ""}
 
 
 def table() -> list[str]:
@@ -17,22 +15,11 @@ def table() -> list[str]:
     (spec,) = (spec for spec in study.settings["tables"] if spec["name"] == "table3-last")
     spec = {**spec, "where": {**spec["where"], "backbone": ["GCN"]}, "percent": None}
     reference = load_reference(ROOT / "workflow" / "studies" / "reference" / "fedgta.csv")
-    printed = {(row.place["dataset"], row.place["label"]): row for row in compare(study, spec, reference)}
-    ours = {
-        (cell.place["dataset"], cell.place["label"]): cell.mean
-        for row in build_table(study, spec).cells
-        for cell in row
-        if cell.mean is not None
-    }
-    datasets = [name for name in study.order["dataset"] if any(name == dataset for dataset, _ in ours)]
-    lines = [f"| | {' | '.join(datasets)} |", f"| --- |{' ---: |' * len(datasets)}"]
-    for label in dict.fromkeys(label for _, label in ours):
-        cells = []
-        for dataset in datasets:
-            row = printed.get((dataset, label))
-            theirs = f"{row.printed.value:.1f}{SIGNS[row.verdict]}" if row and row.printed.value is not None else "–"
-            cells.append(f"{ours[dataset, label]:.1f} / {theirs}" if (dataset, label) in ours else "–")
-        lines.append(f"| {label} | {' | '.join(cells)} |")
+    matrix = comparison_sheet(study, spec, reference).table
+    made = [place for place, column in enumerate(zip(*matrix.cells, strict=True)) if any(c.mean for c in column)]
+    lines = [f"| | {' | '.join(matrix.columns[place][0] for place in made)} |", f"| --- |{' ---: |' * len(made)}"]
+    for (_, label), cells in zip(matrix.rows, matrix.cells, strict=True):
+        lines.append(f"| {label} | {' | '.join(f'{cells[p].text} {cells[p].mark}'.rstrip() for p in made)} |")
     return lines
 
 

@@ -58,7 +58,7 @@ def test_the_page_holds_everything(page):
         "Everything the study asked for",
     ):
         assert words in text, words
-    assert text.count('src="data:image/png;base64,') == 5
+    assert text.count('src="data:image/png;base64,') == 6
     assert all(len(alt) > 20 for alt in re.findall(r'<img[^>]* alt="([^"]*)"', text))
 
 
@@ -157,10 +157,13 @@ def test_the_page_is_readable_in_a_browser(page, tmp_path):
             assert outside == []
             assert window.ask("document.documentElement.clientWidth") > 0.9 * width
             assert window.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+            assert not window.ask("document.querySelector('.study-table details').open"), "the long list is not folded"
+            window.ask("document.querySelectorAll('details').forEach(part => part.open = true)")
+            assert window.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
             assert window.ask(OVERFLOW) == []
             assert window.ask(SMALLEST_TEXT) >= 12
             heads = window.ask(HEADS)
-            assert len(heads) == 4
+            assert len(heads) == 6
             for head in heads:
                 assert -1 <= head["offset"] <= 2, "the first column leaves when the table is scrolled"
                 assert 40 <= head["width"] <= width / 2

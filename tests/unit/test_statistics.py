@@ -1,6 +1,7 @@
 """Statistics against hand-worked numbers and scipy."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from scipy import stats
 from fglbench.evaluation.statistics import (
     critical_difference,
     friedman,
+    holm,
     mean_ranks,
     paired_differences,
+    paired_test,
     pooled_deviation,
     rank_correlation,
     ranks,
@@ -41,6 +44,38 @@ def test_paired_differences_use_shared_seeds_only():
     assert (summary.mean, summary.n) == (1.5, 2)
     assert summary.std == pytest.approx(math.sqrt(0.5))
     assert paired_differences({0: 1.0}, {1: 1.0}) is None
+
+
+def test_paired_t_test_over_common_seeds():
+    test = paired_test({0: 3.0, 1: 5.0, 2: 9.0, 4: 50.0}, {2: 6.0, 1: 3.0, 0: 2.0, 7: 0.0})
+    # Differences 1, 2, 3: t = 2 / (1 / sqrt(3)) = sqrt(12), and with two degrees of freedom p = 1 - t / sqrt(t^2 + 2).
+    assert test is not None
+    assert (test.difference.mean, test.difference.std, test.difference.n) == (2.0, 1.0, 3)
+    assert test.p == pytest.approx(1 - math.sqrt(12 / 14))
+
+
+def test_equal_and_constant_differences_need_no_test():
+    same = {0: 80.1, 1: 79.3, 2: 81.7}
+    assert paired_test(same, dict(same)).p == 1.0
+    # 80.2 - 80.1 and 79.4 - 79.3 differ in their last binary digits.
+    assert paired_test({0: 80.2, 1: 79.4, 2: 81.8}, same).p == 0.0
+    assert paired_test({0: 80.2}, same) is None
+    assert paired_test({5: 80.2, 6: 81.0}, same) is None
+
+
+def test_holm_s_published_procedure():
+    # The textbook example: of 0.01, 0.04, 0.03, 0.005 only the two smallest are rejected at 5 %.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_holm_is_the_closed_test_of_bonferroni():
+    # Each hypothesis is rejected where every set of hypotheses that contains it is, by Bonferroni's bound.
+    p = np.random.default_rng(3).random(5) ** 3
+    sets = [set(chosen) for size in range(1, 6) for chosen in combinations(range(5), size)]
+    expected = [max(min(1.0, len(s) * min(p[list(s)])) for s in sets if i in s) for i in range(5)]
+    assert holm(p.tolist()) == pytest.approx(expected)
 
 
 def test_pooled_deviation_weighs_by_degrees_of_freedom():

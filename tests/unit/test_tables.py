@@ -155,6 +155,83 @@ def test_lower_is_better_for_times_and_a_table_may_say_otherwise():
     assert not any(cell.best or cell.second for cell in rounds.values())
 
 
+def three(label: str, *points: float) -> list[dict]:
+    """A cell with these accuracies in percent on seeds 0, 1, ..."""
+    return run_rows([value / 100 for value in points], label=label)
+
+
+@pytest.fixture
+def tested() -> Table:
+    """Against A: B differs by -1, 1, -1, C by -10, -10, -9.9; D has A's numbers; Global is ahead of all."""
+    runs = frame(
+        three("Global", 90, 90, 90),
+        three("A", 80, 82, 84),
+        three("B", 79, 83, 83),
+        three("C", 70, 72, 74.1),
+        three("D", 80, 82, 84),
+    )
+    return build_table(study_of(runs, seeds=[0, 1, 2]), table_spec(separable=0.05))
+
+
+def test_what_is_not_separable_from_the_best_is_marked(tested):
+    cells = by_label(tested)
+    assert {name: cell.mark for name, cell in cells.items() if cell.mark} == {"B": "≈"}
+    assert [cells[name].best for name in "ABCD"] == [True, False, False, True]
+    assert cells["A"].against_best is None and cells["Global"].against_best is None
+    # B: t = -1/3 / (sqrt(4/3) / sqrt(3)) = -0.5, so p = 1 - 0.5 / 1.5 = 2/3; of three tests the second smallest, x 2.
+    assert cells["B"].against_best.difference.mean == pytest.approx(-1 / 3)
+    assert cells["B"].against_best.p == 1.0
+    # C: t = 299 with two degrees of freedom, p = 1 - 299 / sqrt(299^2 + 2), x 3.
+    assert cells["C"].against_best.p == pytest.approx(3 * (1 - 299 / (299**2 + 2) ** 0.5))
+    assert cells["D"].against_best.p == 1.0
+    assert cells["B"].hint == "against the best -0.33 ± 1.15, n = 3, p = 1"
+
+
+def test_the_mark_is_explained_in_every_format(tested):
+    meaning = (
+        "not separable from the best with these seeds (paired t-test over common seeds, Holm-corrected, level 5 %)"
+    )
+    assert tested.legend == [("≈", meaning)]
+    assert f"Separable from the best {meaning.partition('seeds ')[2]}: 1 of 3 cells." in tested.notes
+    assert "| <u>81.7 ± 2.3</u> ≈ |" in to_markdown(tested)
+    assert r"\underline{81.7 $\pm$ 2.3} $\approx$ " in to_latex(tested)
+    assert '<u>81.7 ± 2.3</u><span class="mark"> ≈</span>' in to_html(tested)
+    text = to_text(tested, width=200)
+    assert "│ 81.7 ± 2.3 ≈ │" in text and "│ 72.0 ± 2.1   │" in text
+    for shown in (to_markdown(tested), to_html(tested), text):
+        assert f"≈ {meaning}" in shown
+    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(to_csv(tested)))}
+    assert float(rows["C"]["cora minus best"]) == pytest.approx(-299 / 30)
+    assert float(rows["C"]["cora minus best std"]) == pytest.approx(0.1 / 3**0.5)
+    assert (rows["B"]["cora p"], rows["A"]["cora p"]) == ("1", "")
+
+
+def test_p_values_are_corrected_for_all_rivals_of_a_column():
+    # Differences 1, 1.5, 2: t = 1.5 / (0.5 / sqrt(3)) = sqrt(27), p = 1 - sqrt(27 / 29) = 0.035; for two rivals 0.070.
+    best, others = three("A", 80, 82, 84), [three(name, 79, 80.5, 82) for name in "BC"]
+    for rivals, p, mark in ((1, 0.0351, ""), (2, 0.0702, "≈")):
+        study = study_of(frame(best, *others[:rivals]), seeds=[0, 1, 2])
+        cell = by_label(build_table(study, table_spec(separable=0.05)))["B"]
+        assert (cell.against_best.p, cell.mark) == (pytest.approx(p, abs=5e-5), mark)
+
+
+def test_only_common_seeds_are_paired():
+    runs = frame(run_rows([0.8, 0.82, 0.84], label="A"), run_rows({1: 0.81, 2: 0.829, 7: 0.1}, label="B"))
+    runs = pd.concat([runs, frame(run_rows({9: 0.5}, label="C"))])
+    table = build_table(study_of(runs), table_spec(separable=0.05))
+    lag = by_label(table)["B"].against_best.difference
+    assert (lag.mean, lag.n) == (pytest.approx(-1.05), 2)
+    assert by_label(table)["C"].against_best is None
+    assert any("1 of 1 cells; 1 more have no rival or fewer than two common seeds." in note for note in table.notes)
+
+
+def test_without_a_level_nothing_is_tested():
+    table = build_table(study_of(frame(three("A", 80, 82), three("B", 80, 81)), seeds=[0, 1]), table_spec())
+    assert all(cell.mark == "" and cell.against_best is None for row in table.cells for cell in row)
+    assert "cora p" not in to_csv(table)
+    assert not any("Separable" in note for note in table.notes)
+
+
 def test_global_is_printed_but_does_not_compete():
     runs = frame(run_rows([0.9, 0.9], label="Global"), run_rows([0.8, 0.8]), run_rows([0.7, 0.7], label="Local"))
     table = build_table(study_of(runs, seeds=[0, 1]), table_spec())

@@ -20,13 +20,14 @@ def run(args: argparse.Namespace) -> int:
     """Prints the comparisons; where the study has none, its tables."""
     from fglbench.reporting.records import load_study
     from fglbench.reporting.terminal import to_text
-    from fglbench.stages.tables import study_tables
+    from fglbench.stages.tables import study_sheets
 
     study = load_study(_folder(args))
-    tables = study_tables(study, _references(args))
-    compared = [table for table in tables if table.name.endswith("-compared")]
+    sheets = study_sheets(study, _references(args))
+    compared = [sheet for sheet in sheets if sheet.table.name.endswith("-compared")]
+    tables = [table for sheet in compared or sheets for table in sheet.shown]
     width = shutil.get_terminal_size((120, 24)).columns
-    print("\n".join(to_text(table, width, colour=sys.stdout.isatty()) for table in compared or tables))
+    print("\n".join(to_text(table, width, colour=sys.stdout.isatty()) for table in tables))
     if not compared:
         print("This study names no paper's numbers to compare with (key 'reference' of the study and of its tables).")
     report = Path(args.results) / "report" / f"{study.settings['name']}.html"

@@ -120,6 +120,13 @@ class Table(Section):
     digits: int = Field(1, ge=0, le=6, description="Decimals printed.")
     percent: bool | None = Field(None, description="Print in percent; null: scores are.")
     better: Literal["higher", "lower"] | None = Field(None, description="Direction; null: by the metric.")
+    separable: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Mark what a paired t-test over seeds, Holm-corrected, does not tell from the best at this level; "
+        "null: no test.",
+    )
     reference: Reference | None = Field(None, description="The printed table to compare with.")
 
 

@@ -42,6 +42,46 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
     return summarise([first[seed] - second[seed] for seed in shared]) if shared else None
 
 
+@dataclass(frozen=True)
+class PairedTest:
+    """A paired difference and the two-sided p-value of its t-test."""
+
+    difference: Summary
+    p: float
+
+
+def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
+    """The paired t-test of `first - second` over the seeds that both have; None below two such seeds.
+
+    It is not Wilcoxon's test: over n seeds the smallest p-value of that one is 2 / 2^n, which stays above 5 % below six
+    seeds and, corrected for eight methods, below nine. Equal values have p = 1, a constant difference has p = 0.
+    """
+    shared = sorted(first.keys() & second.keys())
+    if len(shared) < 2:
+        return None
+    # Rounded so that equal values stay equal, and a constant difference constant, in the last binary digit.
+    differences = [round(first[seed] - second[seed], 9) for seed in shared]
+    difference = summarise(differences)
+    if len(set(differences)) == 1:
+        return PairedTest(difference, 0.0 if difference.mean else 1.0)
+    return PairedTest(difference, float(stats.ttest_1samp(differences, 0.0).pvalue))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of several tests, adjusted so that the chance of any false rejection stays below the level.
+
+    The smallest of m is multiplied by m, the next by m - 1, and so on; none is smaller than the one before it, nor
+    above 1. Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+    Statistics 6, 1979.
+    """
+    adjusted = [1.0] * len(p_values)
+    so_far = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        so_far = max(so_far, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = so_far
+    return adjusted
+
+
 def pooled_deviation(deviations: Sequence[tuple[float | None, int | None]]) -> float:
     """Pooled standard deviation of (deviation, n) pairs, weighted by n - 1.
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fglbench.evaluation.statistics import critical_difference, friedman, mean_ranks, paired_differences
 from fglbench.reporting.cells import Cell
+from fglbench.reporting.marks import ALIKE, competes
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.quantities import Quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, shown, titled
@@ -33,8 +34,14 @@ MOST_PLACES = 6
 MOST_REASONS = MOST_PAIRS = 12
 
 
-def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
-    """The sentences above a table."""
+def caption(
+    study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]], shows: str | None = None
+) -> list[str]:
+    """The sentences above a table.
+
+    Args:
+        shows: what a cell shows of the quantity, where that is not mean and deviation.
+    """
     flat = [cell for row in cells for cell in row]
     datasets = list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place))
     of_runs = spec["metric"] in ("selected_round",) or spec["metric"].endswith(
@@ -42,7 +49,7 @@ def caption(study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[l
     )
     split = spec.get("split", "test").replace("_", " ")
     what = unit.title if of_runs else f"{split} {unit.title}"
-    sentences = [f"{what[:1].upper()}{what[1:]}{f' in {unit.unit}' if unit.unit else ''}: {_spread(flat)}"]
+    sentences = [f"{what[:1].upper()}{what[1:]}{f' in {unit.unit}' if unit.unit else ''}: {shows or spread(flat)}"]
     if not of_runs:
         if split == "global test":
             sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
@@ -131,7 +138,8 @@ def _readings(study: Study, reading: str, datasets: list[str]) -> list[str]:
     return [f"L{why}"] if len(without) == len(datasets) else [READINGS[reading], f"{_listed(without)}: l{why}"]
 
 
-def _spread(cells: list[Cell]) -> str:
+def spread(cells: list[Cell]) -> str:
+    """What a cell shows of its seeds."""
     sizes = sorted({cell.n for cell in cells if cell.state == "ok"})
     if not sizes:
         return "no complete cell"
@@ -154,20 +162,36 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
     return lines
 
 
-def legend(cells: list[list[Cell]]) -> list[tuple[str, str]]:
-    """The symbols that occur, each with its meaning."""
+def legend(cells: list[list[Cell]], level: float | None = None) -> list[tuple[str, str]]:
+    """The symbols that occur, each with its meaning.
+
+    Args:
+        level: of the test against the best, where the table has it.
+    """
     texts = [cell.text for row in cells for cell in row if cell.state not in ("ok", "text")]
     entries = [(o.symbol, o.meaning) for o in OUTCOMES.values() if any(o.symbol in text for text in texts)]
     if any(cell.state == "partial" for row in cells for cell in row):
         entries.append(("k of n:", "only k of n seeds ended well, so there is no average"))
+    if level is not None and any(cell.mark == ALIKE for row in cells for cell in row):
+        entries.append((ALIKE, f"not separable from the best with these seeds {_test(level)}"))
     return entries
 
 
+def _test(level: float) -> str:
+    return f"(paired t-test over common seeds, Holm-corrected, level {100 * level:g} %)"
+
+
 def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]], frame: pd.DataFrame) -> list[str]:
-    """The sentences below a table: reasons, clients without nodes, average ranks, paired differences."""
+    """The sentences below a table: reasons, clients without nodes, tests, average ranks, paired differences."""
     if frame.empty:
         return ["No record matches this table's filter."]
-    return [*_reasons(spec, cells), *_clients(spec, frame), *_ranking(spec, unit, cells), *_pairs(spec, unit, cells)]
+    return [
+        *_reasons(spec, cells),
+        *_clients(spec, frame),
+        *_separable(spec, unit, cells),
+        *_ranking(spec, unit, cells),
+        *_pairs(spec, unit, cells),
+    ]
 
 
 def _name(spec: Mapping[str, Any], cell: Cell) -> str:
@@ -206,6 +230,19 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
         low, high, of = int(group["evaluated"].min()), int(group["evaluated"].max()), int(group["of"].max())
         lines.append(f"{place}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
     return lines
+
+
+def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+    """How many cells the test tells from the best, so that a table without marks is not read as untested."""
+    level = spec.get("separable")
+    rivals = [cell for row in cells for cell in row if competes(cell) and cell.mean is not None]
+    if level is None or unit.better is None or len(rivals) < 2:
+        return []
+    tests = [cell.against_best for cell in rivals if cell.against_best]
+    apart = sum(test.p < level for test in tests)
+    line = f"Separable from the best {_test(level)}: {apart} of {len(tests)} cells"
+    untested = sum(not cell.best and cell.against_best is None for cell in rivals)
+    return [line + (f"; {untested} more have no rival or fewer than two common seeds." if untested else ".")]
 
 
 def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fglbench.evaluation.statistics import PairedTest
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -17,6 +19,9 @@ class Cell:
         n: seeds that ended well.
         seeds: seeds asked for.
         best, second: marks; ties as printed share them.
+        mark: a sign behind the text, explained in the legend; "" without.
+        against_best: the cell minus the best one, paired by seed, with its Holm-adjusted p-value; None of the best one,
+            where they share fewer than two seeds, and where that is not asked for.
         detail: why a number is missing, seed by seed.
         tone: a word that the page colours by, such as a verdict.
         place: the values of `records.FIELDS`, and what else is the same for all seeds; empty where nothing is recorded.
@@ -31,10 +36,20 @@ class Cell:
     seeds: int = 0
     best: bool = False
     second: bool = False
+    mark: str = ""
+    against_best: PairedTest | None = None
     detail: str = ""
     tone: str = ""
     place: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def hint(self) -> str:
+        """What a page shows beside the pointer: why there is no number, or the test against the best."""
+        if self.against_best is None:
+            return self.detail
+        lag = self.against_best.difference
+        return f"against the best {lag.mean:+.2f} ± {lag.std:.2f}, n = {lag.n}, p = {self.against_best.p:.2g}"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Our numbers beside the printed ones: difference, verdict, and agreement on the order of the methods.
+"""Our numbers beside the printed ones: which belong together, their difference and verdict, and both sides' order.
 
-A number matches when it lies within max(2 points, 2 x pooled standard deviation) of the printed one, the deviations of
-both sides pooled by their n - 1.
+A number matches when it lies within max(2 points, 2 x pooled standard deviation) of the printed one, at most 4 points;
+the deviations of both sides are pooled by their n - 1. Where either deviation is above 4 points, the mean describes no
+run, and the number is unstable, whatever the difference.
 """
 
 from collections import Counter
@@ -12,17 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from fglbench.evaluation.statistics import pooled_deviation, rank_correlation
-from fglbench.reporting import captions
-from fglbench.reporting.cells import Cell, Table
+from fglbench.evaluation.statistics import RankCorrelation, pooled_deviation, rank_correlation
+from fglbench.reporting.cells import Cell
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.quantities import quantity
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, as_list, field_titles, ordered, shown, titled
+from fglbench.reporting.records import Study, as_list, ordered
 from fglbench.reporting.reference import Printed, base_dataset, named_by, own_places, printed_numbers
-from fglbench.reporting.tables import build_table, printed
+from fglbench.reporting.tables import build_table
 
-TOLERANCE_POINTS = 2.0
-VERDICTS = ("match", "below", "above", "no number", "not run")
+TOLERANCE_POINTS, MOST_TOLERANCE_POINTS = 2.0, 4.0
+VERDICTS = ("match", "below", "above", "unstable", "no number", "not run")
 
 
 @dataclass(frozen=True)
@@ -46,30 +45,25 @@ class Comparison:
     verdict: str
 
 
-def compare(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Comparison]:
+def compare(
+    study: Study, spec: Mapping[str, Any], reference: pd.DataFrame, cells: list[Cell] | None = None
+) -> list[Comparison]:
     """Every printed number of the table's reference with ours, in the order of the study's table.
 
     Dataset, method, backbone, variant, partition scheme and number of clients must agree, the method's as the study
-    says it is printed; for `global`, which has no partition, scheme and clients need not.
+    says it is printed; several of ours may stand beside one number. For `global`, which has no partition, scheme and
+    clients need not agree.
 
     Args:
         study: our records.
         spec: a table's entry in `study.json` that has a `reference`.
         reference: as `reference.load_reference` reads it.
+        cells: what `own_cells` gives, where it is known already.
 
     Raises:
         ConfigError: as `tables.build_table` and `reference.printed_numbers`.
     """
-    return _compare(_own_cells(study, spec), study, spec, reference)
-
-
-def _own_cells(study: Study, spec: Mapping[str, Any]) -> list[Cell]:
-    """Our recorded cells, in percent where the metric is one, without marks."""
-    table = build_table(study, {**spec, "percent": None})
-    return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.place]
-
-
-def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Comparison]:
+    cells = own_cells(study, spec) if cells is None else cells
     rows = []
     labels = (spec.get("where") or {}).get("label")
     places = [own for own in own_places(study) if labels is None or own[0]["label"] in as_list(labels)]
@@ -85,18 +79,24 @@ def _compare(cells: list[Cell], study: Study, spec: Mapping[str, Any], reference
     return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: position[pair[0]])]
 
 
+def own_cells(study: Study, spec: Mapping[str, Any]) -> list[Cell]:
+    """Our recorded cells, in percent where the metric is one, without marks."""
+    table = build_table(study, {**spec, "percent": None, "separable": None})
+    return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.place]
+
+
 def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[str, Any]) -> list[Cell]:
-    def named(cell: Cell) -> dict[str, Any]:
-        return {field: study.name(field, value) for field, value in cell.place.items()} | named_by(study, cell.place)
+    def name(cell: Cell, field: str) -> Any:
+        return study.name(field, cell.place[field])
 
     same = [
         cell
         for cell in cells
-        if number.dataset in (named(cell)["dataset"], base_dataset(named(cell)["dataset"], wish))
-        and all(getattr(number, name) == named(cell)[name] for name in ("method", "backbone", "variant"))
+        if number.dataset in (name(cell, "dataset"), base_dataset(name(cell, "dataset"), wish))
+        and number.names == named_by(study, cell.place)
     ]
     exact = [
-        cell for cell in same if (number.partition, number.clients) == (named(cell)["scheme"], cell.place["clients"])
+        cell for cell in same if (number.partition, number.clients) == (name(cell, "scheme"), cell.place["clients"])
     ]
     # One centralised run stands in every column; any of its places will do.
     return exact or (same[:1] if number.method in study.centralised else [])
@@ -122,12 +122,18 @@ def _comparison(place: Mapping[str, Any], ours: Cell, number: Printed) -> Compar
     if number.value is None:
         return Comparison(place, ours, number, None, None, "")
     difference = ours.mean - number.value
-    pooled = pooled_deviation([(ours.std, ours.n), (number.std, number.n)])
-    tolerance = max(TOLERANCE_POINTS, 2 * pooled)
-    # Rounded so that a difference of exactly the tolerance is not decided by the last binary digit.
-    beyond = round(abs(difference) - tolerance, 9) > 0
+    deviations = [(ours.std, ours.n), (number.std, number.n)]
+    tolerance = min(max(TOLERANCE_POINTS, 2 * pooled_deviation(deviations)), MOST_TOLERANCE_POINTS)
+    beyond = _exceeds(abs(difference), tolerance)
     verdict = ("below" if difference < 0 else "above") if beyond else "match"
+    if any(std is not None and _exceeds(std, MOST_TOLERANCE_POINTS) for std, _ in deviations):
+        verdict = "unstable"
     return Comparison(place, ours, number, difference, tolerance, verdict)
+
+
+def _exceeds(value: float, limit: float) -> bool:
+    # Rounded so that a value of exactly the limit is not decided by the last binary digit.
+    return round(value - limit, 9) > 0
 
 
 def summary(rows: list[Comparison]) -> str:
@@ -135,101 +141,27 @@ def summary(rows: list[Comparison]) -> str:
     found = Counter(row.verdict for row in rows)
     said = [verdict for verdict in VERDICTS if found[verdict] or verdict != "no number"]
     counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in said)
+    distance = median_distance(rows)
+    middle = "" if distance is None else f"; median absolute difference {distance:.1f} points"
+    without = f"; {found['']} where the paper prints no number" if found[""] else ""
+    return f"{len(rows)} printed: {counts}{without}{middle}."
+
+
+def median_distance(rows: list[Comparison]) -> float | None:
+    """The median absolute difference, of unstable numbers as well; None where there is none."""
     distances = [abs(row.difference) for row in rows if row.difference is not None]
-    middle = f"; median absolute difference {median(distances):.1f} points" if distances else ""
-    without = sum(row.verdict == "" for row in rows)
-    words = f"; {without} where the paper prints no number" if without else ""
-    return f"{len(rows)} printed: {counts}{words}{middle}."
+    return median(distances) if distances else None
 
 
-def agreement(rows: list[Comparison]) -> list[str]:
-    """Per dataset, scheme, number of clients and backbone: rank correlation over the methods that both sides have,
-    without centralised ones."""
-    fields = [*PROBLEM, "backbone"]
-    columns: dict[tuple[Any, ...], list[Comparison]] = {}
-    for row in rows:
-        if row.difference is not None and not row.place["centralised"]:
-            columns.setdefault(tuple(row.place[name] for name in fields), []).append(row)
-    lines = []
-    for key, members in columns.items():
-        ours = [row.ours.mean for row in members if row.ours.mean is not None]
-        theirs = [row.printed.value for row in members if row.printed.value is not None]
-        result = rank_correlation(ours, theirs)
-        if result:
-            place = titled(fields, key)
-            lines.append(
-                f"Order of {result.n} methods on {place}: Spearman {result.spearman:.2f}, Kendall {result.kendall:.2f}."
-            )
-    return lines
+def order_agreement(rows: list[Comparison]) -> RankCorrelation | None:
+    """Rank correlation of ours with printed over the methods that both sides have, without centralised ones.
 
-
-def comparison_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> Table:
-    """The comparison as a table, one row per printed number; arguments and errors as `compare`."""
-    own = _own_cells(study, spec)
-    rows = _compare(own, study, spec, reference)
-    names = [*spec["columns"], *spec["rows"]]
-    footnotes: list[str] = []
-    cells = [_cells(row, spec.get("digits", 1), footnotes) for row in rows]
-    notes = [summary(rows), *agreement(rows)]
-    unprinted = {cell.place["label"] for cell in own} - {row.ours.place["label"] for row in rows if row.ours.place}
-    if unprinted:
-        notes.append(f"Without a printed number: {', '.join(sorted(unprinted))}.")
-    notes += [f"[{place}] {text}" for place, text in enumerate(footnotes, start=1)]
-    paper = next(iter(reference["paper"]), "the paper")
-    caption = [
-        f"Ours beside table {spec['reference']['table']} of {paper}; difference in points, ours minus printed.",
-        f"Match: within max({TOLERANCE_POINTS:g} points, 2 × pooled standard deviation).",
-        *captions.caption(study, spec, quantity(spec["metric"]), [own]),
+    Args:
+        rows: of one dataset, scheme, number of clients and backbone.
+    """
+    both = [
+        (row.ours.mean, row.printed.value)
+        for row in rows
+        if row.ours.mean is not None and row.printed.value is not None and not row.place["centralised"]
     ]
-    return Table(
-        name=f"{spec['name']}-compared",
-        title=f"{(spec.get('title') or spec['name']).removesuffix('.')}: ours and printed",
-        caption=caption,
-        row_fields=field_titles(names),
-        rows=[tuple(shown(name, row.place[name]) for name in names) for row in rows],
-        column_fields=["value"],
-        columns=[("ours",), ("printed",), ("difference",), ("verdict",)],
-        cells=cells,
-        legend=captions.legend(cells),
-        notes=notes,
-        data=[_record(row) for row in rows],
-    )
-
-
-def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[Cell]:
-    """Ours, printed, difference and verdict of one row; a note of the reference becomes a numbered footnote."""
-    number = row.printed
-    if number.value is None:
-        theirs = number.note or "no number"
-    else:
-        theirs = printed(number.value, number.std, digits)
-        if number.note:
-            if number.note not in footnotes:
-                footnotes.append(number.note)
-            theirs += f" [{footnotes.index(number.note) + 1}]"
-    difference = "–" if row.difference is None else _signed(row.difference, digits)
-    verdict = row.verdict or "not printed"
-    return [row.ours, Cell(text=theirs), Cell(text=difference), Cell(text=verdict, tone=verdict.replace(" ", "-"))]
-
-
-def _signed(value: float, digits: int) -> str:
-    """With its sign as printed: what rounds to nothing is not below."""
-    return ("−" if round(value, digits) < 0 else "+") + f"{abs(value):.{digits}f}"
-
-
-def _record(row: Comparison) -> dict[str, Any]:
-    number = row.printed
-    return {
-        **{name: row.place[name] for name in FIELDS},
-        "ours": row.ours.mean,
-        "ours std": row.ours.std,
-        "ours n": row.ours.n,
-        "ours outcome": row.ours.state,
-        "printed": number.value,
-        "printed std": number.std,
-        "printed n": number.n,
-        "difference": row.difference,
-        "tolerance": row.tolerance,
-        "verdict": row.verdict,
-        "note": number.note,
-    }
+    return rank_correlation([ours for ours, _ in both], [theirs for _, theirs in both])

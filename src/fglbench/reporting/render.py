@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from fglbench.reporting.cells import Cell, Table
 
@@ -39,6 +40,10 @@ _LATEX = {
     "○": r"$\circ$",
     "∅": r"$\emptyset$",
     "≠": r"$\neq$",
+    "≈": r"$\approx$",
+    "▴": r"$\bigtriangleup$",
+    "▾": r"$\bigtriangledown$",
+    "⇕": r"$\Updownarrow$",
 }
 
 
@@ -151,21 +156,37 @@ def environment() -> Environment:
 
 def to_html(table: Table) -> str:
     """A small page of its own; `fragment` gives the part that the report embeds."""
-    return environment().get_template("table_page.html.j2").render(table=table, **_html_parts(table))
+    return page(table.title, html_table(table))
 
 
-def _html_parts(table: Table) -> dict[str, Any]:
+def page(title: str, content: Markup) -> str:
+    """A page of its own around trusted content."""
+    return environment().get_template("table_page.html.j2").render(title=title, content=content)
+
+
+def html_table(table: Table) -> Markup:
+    """The table alone, all of its text escaped."""
     groups: list[tuple[tuple[str, ...], list[tuple[str, list[Cell]]]]] = []
     for key, row in zip(table.rows, table.cells, strict=True):
         if not groups or groups[-1][0] != key[:-1]:
             groups.append((key[:-1], []))
         groups[-1][1].append((key[-1] if key else "", row))
     levels = [spanned(table, level) for level in range(max(1, len(table.column_fields)))]
-    return {"groups": groups, "levels": levels, "legend": _legend(table)}
+    return Markup(
+        environment()
+        .get_template("table.html.j2")
+        .render(
+            table=table,
+            groups=groups,
+            levels=levels,
+            legend=_legend(table),
+            marks=any(cell.mark for row in table.cells for cell in row),
+        )
+    )
 
 
 def fragment(page: str) -> str:
-    """The table inside a page made by `to_html`: trusted, since all of its text was escaped there."""
+    """What is inside a page made by `page`: trusted, since all of its text was escaped there."""
     return page.partition('<body class="single">\n')[2].partition("</body>")[0]
 
 
@@ -175,9 +196,5 @@ def _legend(table: Table) -> str:
 
 def _marked(cell: Cell, escape: Callable[[str], str], bold: str, underlined: str) -> str:
     text = escape(cell.text)
-    if cell.best:
-        return bold.format(text)
-    return underlined.format(text) if cell.second else text
-
-
-RENDERERS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex, "html": to_html}
+    shown = bold.format(text) if cell.best else underlined.format(text) if cell.second else text
+    return f"{shown} {escape(cell.mark)}" if cell.mark else shown

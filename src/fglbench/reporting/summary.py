@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fglbench.reporting.records import Study, load_study
 from fglbench.reporting.terminal import to_text
-from fglbench.stages.tables import study_tables
+from fglbench.stages.tables import study_sheets
 from fglbench.storage import read_json
 
 
@@ -23,7 +23,8 @@ def summary(results: Path, study: str, references: Path) -> str:
         return ""
     loaded = load_study(records)
     width = shutil.get_terminal_size((120, 24)).columns
-    parts = [to_text(table, width, colour=sys.stdout.isatty()) for table in study_tables(loaded, references)]
+    tables = [table for sheet in study_sheets(loaded, references) for table in sheet.shown]
+    parts = [to_text(table, width, colour=sys.stdout.isatty()) for table in tables]
     places = [("Tables", results / "tables" / study), ("Figures", results / "figures" / study)]
     places.append(("Report", results / "report" / f"{study}.html"))
     parts += [f"{name}: {path}" for name, path in places if path.exists()]

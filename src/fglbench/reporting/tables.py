@@ -11,9 +11,10 @@ from fglbench.errors import ConfigError, suggest
 from fglbench.evaluation.statistics import summarise
 from fglbench.reporting import captions
 from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.marks import with_marks
 from fglbench.reporting.outcomes import OUTCOMES, symbols
 from fglbench.reporting.quantities import Quantity, quantity
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, as_list, distinct, field_titles, select, shown
+from fglbench.reporting.records import FIELDS, Study, as_list, distinct, field_titles, select, shown
 
 Key = tuple[Any, ...]
 
@@ -21,14 +22,13 @@ Key = tuple[Any, ...]
 def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
     """A table of a study.
 
-    A cell is averaged only where every seed ended well; a partly failed one prints how many did. Cells of the same
-    dataset, scheme and number of clients compete for best and second, whether they share a column or a row; centralised
-    methods see all data and stand outside the competition.
+    A cell is averaged only where every seed ended well; a partly failed one prints how many did. `marks` says which
+    cells are best.
 
     Args:
         study: the records.
         spec: the table's entry in `study.json`: name, title, rows, columns, metric, split, reading, mean, where,
-            better, percent, digits.
+            better, separable, percent, digits.
 
     Raises:
         ConfigError: an unknown column or metric, or cells that would mix several datasets, schemes, client counts,
@@ -46,7 +46,7 @@ def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
     groups = _grouped(frame, [*row_fields, *column_fields])
     seeds = [int(seed) for seed in as_list(study.settings.get("seeds") or [])]
     cells = [[_cell(groups.get(row + column), study, spec, unit, seeds) for column in columns] for row in rows]
-    cells = _with_sizes(_with_marks(cells, spec, unit))
+    cells = _with_sizes(with_marks(cells, spec, unit))
     head_rows, head_columns = _heads(row_fields, rows), _heads(column_fields, columns)
     return Table(
         name=spec["name"],
@@ -57,9 +57,9 @@ def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
         column_fields=column_fields,
         columns=head_columns,
         cells=cells,
-        legend=captions.legend(cells),
+        legend=captions.legend(cells, spec.get("separable")),
         notes=captions.notes(spec, unit, cells, frame),
-        data=_data(row_fields, rows, head_columns, cells),
+        data=_data(row_fields, rows, head_columns, cells, tested=spec.get("separable") is not None),
     )
 
 
@@ -167,42 +167,6 @@ def _refuse_mixtures(group: pd.DataFrame, spec: Mapping[str, Any]) -> None:
         raise ConfigError([f"{problem}'{group.iloc[0]['label']}'. Give each its own."])
 
 
-def _with_marks(cells: list[list[Cell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[Cell]]:
-    """Best and second among the complete cells of each problem, compared as printed."""
-    if unit.better is None:
-        return cells
-    names = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
-    entrants: dict[Key, list[Cell]] = {}
-    for cell in (cell for row in cells for cell in row):
-        if competes(cell):
-            entrants.setdefault(_problem(cell, names), []).append(cell)
-    podium: dict[Key, list[float]] = {}
-    for key, rivals in entrants.items():
-        if len(rivals) > 1:
-            values = {_as_printed(cell, spec) for cell in rivals if cell.state == "ok"}
-            podium[key] = sorted(values, reverse=unit.better == "higher")[:2]
-
-    def marked(cell: Cell) -> Cell:
-        places = podium.get(_problem(cell, names), []) if competes(cell) and cell.state == "ok" else []
-        value = _as_printed(cell, spec) if places else None
-        return replace(cell, best=value in places[:1], second=value in places[1:])
-
-    return [[marked(cell) for cell in row] for row in cells]
-
-
-def competes(cell: Cell) -> bool:
-    """Whether a cell is in the competition at all: recorded, and not of the centralised upper bound."""
-    return bool(cell.place) and not cell.place["centralised"]
-
-
-def _problem(cell: Cell, names: list[str]) -> Key:
-    return (*(cell.place.get(name) for name in names), cell.place.get("device"))
-
-
-def _as_printed(cell: Cell, spec: Mapping[str, Any]) -> float:
-    return round(float(f"{cell.mean:.{spec.get('digits', 1)}f}"), 12)
-
-
 def _with_sizes(cells: list[list[Cell]]) -> list[list[Cell]]:
     """Adds "(n)" to every complete cell where they do not all have the same number of seeds."""
     if len({cell.n for row in cells for cell in row if cell.state == "ok"}) < 2:
@@ -213,14 +177,19 @@ def _with_sizes(cells: list[list[Cell]]) -> list[list[Cell]]:
 
 
 def _data(
-    fields: list[str], rows: list[Key], columns: list[tuple[str, ...]], cells: list[list[Cell]]
+    fields: list[str], rows: list[Key], columns: list[tuple[str, ...]], cells: list[list[Cell]], tested: bool
 ) -> list[dict[str, Any]]:
-    """Plain records for CSV: one per row, with mean, deviation, n and outcome of every column."""
+    """Plain records for CSV: one per row, with mean, deviation, n and outcome of every column; where cells are tested
+    against the best, with the paired difference, its deviation and the adjusted p-value."""
     records = []
     for key, row in zip(rows, cells, strict=True):
         record: dict[str, Any] = dict(zip(fields, key, strict=True))
         for head, cell in zip(columns, row, strict=True):
             name = ", ".join(head) or "value"
             record |= {name: cell.mean, f"{name} std": cell.std, f"{name} n": cell.n, f"{name} outcome": cell.state}
+            if tested:
+                lag, p = (cell.against_best.difference, cell.against_best.p) if cell.against_best else (None, None)
+                record |= {f"{name} minus best": lag and lag.mean, f"{name} minus best std": lag and lag.std}
+                record[f"{name} p"] = p
         records.append(record)
     return records

@@ -41,15 +41,41 @@ def _grid(table: Table, columns: list[int]) -> RichTable:
     grid = RichTable(header_style="bold")
     for name in table.row_fields:
         grid.add_column(Text(name), no_wrap=True)
+    # Rich drops spaces at an end, so it cannot keep the room for a mark: columns come with theirs.
     for column in columns:
-        grid.add_column(Text("\n".join(table.columns[column])), justify="right", no_wrap=True)
-    for place, (key, row) in enumerate(zip(table.rows, table.cells, strict=True)):
+        head = [_padded(line, _width(table, column)) for line in table.columns[column]]
+        grid.add_column(Text("\n".join(head)), no_wrap=True)
+    texts = [_texts(table, column) for column in columns]
+    for place, key in enumerate(table.rows):
         if place and key[:-1] != table.rows[place - 1][:-1]:
             grid.add_section()
-        styles = ["bold" if row[column].best else "underline" if row[column].second else "" for column in columns]
-        texts = [Text(row[column].text, style=style) for column, style in zip(columns, styles, strict=True)]
-        grid.add_row(*map(Text, key), *texts)
+        grid.add_row(*map(Text, key), *(column[place] for column in texts))
     return grid
+
+
+def _texts(table: Table, column: int) -> list[Text]:
+    """The cells of a column, numbers below each other and marks behind them."""
+    room, width = _room(table, column), _width(table, column)
+    texts = []
+    for cell in (row[column] for row in table.cells):
+        style = "bold" if cell.best else "underline" if cell.second else ""
+        before = " " * (width - room - cell_len(cell.text))
+        texts.append(Text.assemble(before, (cell.text, style), f" {cell.mark}" if cell.mark else ""))
+    return texts
+
+
+def _padded(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + text
+
+
+def _room(table: Table, column: int) -> int:
+    """Characters that the marks of a column take."""
+    return 2 if any(row[column].mark for row in table.cells) else 0
+
+
+def _width(table: Table, column: int) -> int:
+    texts = [cell_len(row[column].text) + _room(table, column) for row in table.cells]
+    return max([*texts, *map(cell_len, table.columns[column])], default=0)
 
 
 def _blocks(table: Table, width: int) -> list[list[int]]:
@@ -61,8 +87,8 @@ def _blocks(table: Table, width: int) -> list[list[int]]:
     heads = 1 + sum(widest([name, *(row[place] for row in table.rows)]) for place, name in enumerate(table.row_fields))
     blocks: list[list[int]] = [[]]
     used = heads
-    for column, head in enumerate(table.columns):
-        needed = widest([*head, *(row[column].text for row in table.cells)])
+    for column in range(len(table.columns)):
+        needed = _width(table, column) + _FRAME
         if blocks[-1] and used + needed > width:
             blocks.append([])
             used = heads

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from fglbench.reporting.cells import Table
-from fglbench.reporting.compare import comparison_table
+from fglbench.reporting.comparison_tables import comparison_sheet
 from fglbench.reporting.datasets import dataset_table
 from fglbench.reporting.names import is_compared
 from fglbench.reporting.records import Study, load_study
 from fglbench.reporting.reference import load_reference
-from fglbench.reporting.render import RENDERERS
+from fglbench.reporting.sheets import RENDERERS, Sheet
 from fglbench.reporting.tables import build_table
 from fglbench.storage import write_text
 
@@ -25,22 +24,22 @@ def make_tables(study_folder: Path, folder: Path, reference_folder: Path) -> Non
         ConfigError: a table cannot be made as asked.
         StorageError: a record or the reference file is missing or unreadable.
     """
-    for table in study_tables(load_study(study_folder), reference_folder):
+    for sheet in study_sheets(load_study(study_folder), reference_folder):
         for suffix, render in RENDERERS.items():
-            write_text(Path(folder) / f"{table.name}.{suffix}", render(table))
+            write_text(Path(folder) / f"{sheet.table.name}.{suffix}", render(sheet))
 
 
-def study_tables(study: Study, reference_folder: Path) -> list[Table]:
+def study_sheets(study: Study, reference_folder: Path) -> list[Sheet]:
     """All tables of a study, each followed by its comparison where it has one; errors as `make_tables`."""
-    tables = []
+    sheets = []
     for spec in study.settings.get("tables") or []:
         if spec.get("kind") == "datasets":
             named = study.settings.get("reference") if spec.get("reference") else None
             numbers = load_reference(Path(reference_folder) / f"{named}.csv") if named else None
-            tables.append(dataset_table(study, spec, numbers))
+            sheets.append(Sheet(dataset_table(study, spec, numbers)))
             continue
-        tables.append(build_table(study, spec))
+        sheets.append(Sheet(build_table(study, spec)))
         if is_compared(study.settings, spec):
             reference = load_reference(Path(reference_folder) / f"{study.settings['reference']}.csv")
-            tables.append(comparison_table(study, spec, reference))
-    return tables
+            sheets.append(comparison_sheet(study, spec, reference))
+    return sheets

@@ -1,0 +1,247 @@
+"""The comparison with a paper as tables: agreement by column, ours / printed as the table is laid out, every number."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from fglbench.reporting import captions
+from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.compare import (
+    MOST_TOLERANCE_POINTS,
+    TOLERANCE_POINTS,
+    VERDICTS,
+    Comparison,
+    compare,
+    median_distance,
+    order_agreement,
+    own_cells,
+    summary,
+)
+from fglbench.reporting.outcomes import OUTCOMES
+from fglbench.reporting.quantities import quantity
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, field_titles, ordered, shown, titled
+from fglbench.reporting.reference import Printed
+from fglbench.reporting.sheets import Picture, Sheet
+from fglbench.reporting.tables import printed
+
+SIGNS = {"above": "▴", "below": "▾", "unstable": "⇕"}
+MEANINGS = {
+    "above": "above the print",
+    "below": "below it",
+    "unstable": f"unstable: a standard deviation, ours or the printed one, above {MOST_TOLERANCE_POINTS:g} points",
+}
+DEVIATIONS = (
+    "Our deviation covers all that a seed draws: partition, split and initialisation; a printed one often the "
+    "initialisation alone."
+)
+ALWAYS_COUNTED = ("match", "below", "above", "unstable")
+Key = tuple[Any, ...]
+
+
+def comparison_sheet(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> Sheet:
+    """The comparison of a table that has a `reference`; arguments and errors as `compare.compare`."""
+    own = own_cells(study, spec)
+    rows = compare(study, spec, reference, own)
+    paper = next(iter(reference["paper"]), "the paper")
+    return Sheet(
+        table=_matrix(study, spec, own, rows, paper),
+        above=_by_column(spec, rows),
+        picture=_picture(spec, rows),
+        folded=_numbers(spec, own, rows),
+    )
+
+
+def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
+    fields = _problem_fields(spec)
+    points = [
+        (str(row.place["backbone"]), titled(fields, key), row.printed.value, row.ours.mean, row.verdict == "unstable")
+        for key, members in _grouped(rows, fields).items()
+        for row in members
+        if row.difference is not None
+    ]
+
+    def draw() -> bytes:
+        # Imported where it is drawn: a terminal shows no picture, and matplotlib takes a second.
+        from fglbench.reporting.figures_scatter import Point, png, scatter
+
+        return png(scatter([Point._make(point) for point in points], quantity(spec["metric"])))
+
+    words = (
+        "Ours against printed, a point for each number. Hollow ones are unstable; the others match within "
+        f"{TOLERANCE_POINTS:g} points (dark band) and never beyond {MOST_TOLERANCE_POINTS:g} (light band)."
+    )
+    return Picture(draw, words) if points else None
+
+
+def _problem_fields(spec: Mapping[str, Any]) -> list[str]:
+    """The axes of a table that tell its problems apart; the dataset where none does."""
+    return [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])] or ["dataset"]
+
+
+def _grouped(rows: list[Comparison], fields: list[str]) -> dict[Key, list[Comparison]]:
+    """The comparisons by the values of `fields`, in the order in which these occur."""
+    groups: dict[Key, list[Comparison]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.place[name] for name in fields), []).append(row)
+    return groups
+
+
+def _title(spec: Mapping[str, Any], what: str) -> str:
+    return f"{(spec.get('title') or spec['name']).removesuffix('.')}: {what}"
+
+
+def _by_column(spec: Mapping[str, Any], rows: list[Comparison]) -> Table:
+    """One line for each dataset, scheme and number of clients: verdicts, median distance, order by backbone."""
+    fields = _problem_fields(spec)
+    occurring = {row.verdict for row in rows}
+    verdicts = [verdict for verdict in VERDICTS if verdict in ALWAYS_COUNTED or verdict in occurring]
+    backbones = list(_grouped(rows, ["backbone"]))
+    lines: list[tuple[str, ...]] = []
+    cells: list[list[Cell]] = []
+    for key, members in _grouped(rows, fields).items():
+        found, distance = Counter(row.verdict for row in members), median_distance(members)
+        texts = [str(len(members)), *(str(found[verdict]) for verdict in verdicts)]
+        texts.append("–" if distance is None else f"{distance:.1f}")
+        texts += [_order([row for row in members if (row.place["backbone"],) == own]) for own in backbones]
+        lines.append((titled(fields, key),))
+        cells.append([Cell(text=text) for text in texts])
+    heads = ["printed", *verdicts, "median difference"]
+    heads += [f"order, {name}" if len(backbones) > 1 else "order" for (name,) in backbones]
+    return Table(
+        name=f"{spec['name']}-compared-columns",
+        title=_title(spec, "agreement with print"),
+        caption=[
+            summary(rows),
+            "Order: Spearman / Kendall rank correlation over the (n) methods that both have, without centralised ones.",
+        ],
+        row_fields=[", ".join(field_titles(fields))],
+        rows=lines,
+        column_fields=["agreement"],
+        columns=[(head,) for head in heads],
+        cells=cells,
+        legend=[("–", "nothing to compare")] if any(cell.text == "–" for row in cells for cell in row) else [],
+        notes=[],
+        data=[],
+    )
+
+
+def _order(rows: list[Comparison]) -> str:
+    found = order_agreement(rows)
+    if found is None:
+        return "–"
+    return f"{found.spearman:.2f} / {found.kendall:.2f} ({found.n})".replace("-", "−")
+
+
+def _matrix(study: Study, spec: Mapping[str, Any], own: list[Cell], rows: list[Comparison], paper: str) -> Table:
+    """Ours / printed in the layout of the study's table; its records are one per printed number."""
+    axes, digits = (list(spec["rows"]), list(spec["columns"])), spec.get("digits", 1)
+    compared, alone = _grouped(rows, [*axes[0], *axes[1]]), {}
+    for cell in own:
+        alone[tuple(cell.place[name] for name in (*axes[0], *axes[1]))] = cell
+    split, known = len(axes[0]), [*compared, *alone]
+    lines = ordered([key[:split] for key in known], axes[0], study.order)
+    heads = ordered([key[split:] for key in known], axes[1], study.order)
+    cells = [[_pair(compared.get(a + b, []), alone.get(a + b), digits) for b in heads] for a in lines]
+    signs = {cell.mark for row in cells for cell in row}
+    legend = [(sign, MEANINGS[verdict]) for verdict, sign in SIGNS.items() if sign in signs]
+    if any("/ –" in cell.text for row in cells for cell in row):
+        legend.append(("–", "not printed"))
+    what = f"ours / printed in table {spec['reference']['table']} of {paper}, means"
+    return Table(
+        name=f"{spec['name']}-compared",
+        title=_title(spec, "ours and printed"),
+        caption=[
+            *captions.caption(study, spec, quantity(spec["metric"]), [own], what),
+            f"Numbers match within max({TOLERANCE_POINTS:g} points, 2 × pooled standard deviation), at most "
+            f"{MOST_TOLERANCE_POINTS:g} points.",
+            DEVIATIONS,
+        ],
+        row_fields=field_titles(axes[0]),
+        rows=[tuple(map(shown, axes[0], key)) for key in lines],
+        column_fields=axes[1],
+        columns=[tuple(map(shown, axes[1], key)) for key in heads],
+        cells=cells,
+        legend=[*legend, *captions.legend(cells)],
+        notes=[],
+        data=[_record(row) for row in rows],
+    )
+
+
+def _pair(rows: list[Comparison], alone: Cell | None, digits: int) -> Cell:
+    """One place of the matrix: our number there and the printed ones, with the sign of their common verdict.
+
+    Args:
+        rows: the comparisons that stand there.
+        alone: our cell there, if we have one.
+    """
+    ours = rows[0].ours if rows else alone or Cell(text=OUTCOMES["not_run"].symbol, state="not_run")
+    left = ours.text if ours.mean is None else f"{ours.mean:.{digits}f}"
+    right = "; ".join(_theirs(replace(row.printed, std=None), digits) for row in rows) or "–"
+    verdicts = {row.verdict for row in rows}
+    verdict = verdicts.pop() if len(verdicts) == 1 else ""
+    tone = verdict if verdict in SIGNS else ""
+    return replace(ours, text=f"{left} / {right}", mark=SIGNS.get(verdict, ""), tone=tone)
+
+
+def _theirs(number: Printed, digits: int) -> str:
+    """What the paper prints: a number with its deviation, or a word."""
+    return number.note or "no number" if number.value is None else printed(number.value, number.std, digits)
+
+
+def _numbers(spec: Mapping[str, Any], own: list[Cell], rows: list[Comparison]) -> Table:
+    """One row for each printed number."""
+    names = [*spec["columns"], *spec["rows"]]
+    footnotes: list[str] = []
+    cells = [_cells(row, spec.get("digits", 1), footnotes) for row in rows]
+    return Table(
+        name=f"{spec['name']}-compared-numbers",
+        title=_title(spec, "every printed number"),
+        caption=[f"Ours: {captions.spread(own)}.", "Difference in points, ours minus printed."],
+        row_fields=field_titles(names),
+        rows=[tuple(shown(name, row.place[name]) for name in names) for row in rows],
+        column_fields=["value"],
+        columns=[("ours",), ("printed",), ("difference",), ("verdict",)],
+        cells=cells,
+        legend=captions.legend(cells),
+        notes=[f"[{place}] {text}" for place, text in enumerate(footnotes, start=1)],
+        data=[],
+    )
+
+
+def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[Cell]:
+    """Ours, printed, difference and verdict of one row; a note of the reference becomes a numbered footnote."""
+    number = row.printed
+    theirs = _theirs(number, digits)
+    if number.value is not None and number.note:
+        if number.note not in footnotes:
+            footnotes.append(number.note)
+        theirs += f" [{footnotes.index(number.note) + 1}]"
+    difference = "–" if row.difference is None else _signed(row.difference, digits)
+    verdict = row.verdict or "not printed"
+    return [row.ours, Cell(text=theirs), Cell(text=difference), Cell(text=verdict, tone=verdict.replace(" ", "-"))]
+
+
+def _signed(value: float, digits: int) -> str:
+    """With its sign as printed: what rounds to nothing is not below."""
+    return ("−" if round(value, digits) < 0 else "+") + f"{abs(value):.{digits}f}"
+
+
+def _record(row: Comparison) -> dict[str, Any]:
+    number = row.printed
+    return {
+        **{name: row.place[name] for name in FIELDS},
+        "ours": row.ours.mean,
+        "ours std": row.ours.std,
+        "ours n": row.ours.n,
+        "ours outcome": row.ours.state,
+        "printed": number.value,
+        "printed std": number.std,
+        "printed n": number.n,
+        "difference": row.difference,
+        "tolerance": row.tolerance,
+        "verdict": row.verdict,
+        "note": number.note,
+    }

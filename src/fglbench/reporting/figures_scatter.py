@@ -1,0 +1,64 @@
+"""Ours against printed, with the bands in which numbers match: the picture of a comparison."""
+
+import io
+from typing import NamedTuple
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from fglbench.reporting.compare import MOST_TOLERANCE_POINTS, TOLERANCE_POINTS
+from fglbench.reporting.figures_base import LOOK, legend, panels
+from fglbench.reporting.palette import styles
+from fglbench.reporting.quantities import Quantity
+
+BANDS = ((MOST_TOLERANCE_POINTS, "#e8ecf1"), (TOLERANCE_POINTS, "#cdd5df"))
+
+
+class Point(NamedTuple):
+    """A printed number and ours: where they stand, in printed units, and whether they are told apart at all."""
+
+    backbone: str
+    problem: str
+    printed: float
+    ours: float
+    unstable: bool
+
+
+def scatter(points: list[Point], unit: Quantity) -> Figure:
+    """One panel for each backbone, one colour and marker for each problem; unstable points are hollow.
+
+    Args:
+        points: at least one.
+        unit: of the numbers.
+    """
+    backbones, problems = (list(dict.fromkeys(names)) for names in list(zip(*points, strict=True))[:2])
+    looks = styles(problems, [""])
+    values = [value for point in points for value in (point.printed, point.ours)]
+    low, high = min(values) - MOST_TOLERANCE_POINTS, max(values) + MOST_TOLERANCE_POINTS
+    words = f"{unit.title} ({unit.unit})" if unit.unit else unit.title
+    with rc_context(LOOK):
+        figure, axes = panels([(backbone,) for backbone in backbones], "Ours against printed", height=3.6)
+        for panel, backbone in zip(axes, backbones, strict=True):
+            for width, colour in BANDS:
+                below, above = ([end + side * width for end in (low, high)] for side in (-1, 1))
+                name = f"within {width:g} points"
+                panel.fill_between([low, high], below, above, color=colour, linewidth=0, label=name)
+            panel.plot([low, high], [low, high], color="#6b7280", linewidth=0.8)
+            for problem in problems:
+                own = [point for point in points if (point.backbone, point.problem) == (backbone, problem)]
+                look = looks[problem, ""]
+                fills = ["none" if point.unstable else look.colour for point in own]
+                x, y = [point.printed for point in own], [point.ours for point in own]
+                panel.scatter(x, y, s=30, marker=look.marker, facecolors=fills, edgecolors=look.colour, label=problem)
+            panel.set(xlim=(low, high), ylim=(low, high), aspect="equal", title=backbone)
+            panel.set(xlabel=f"Printed {words}", ylabel=f"Our {words}")
+        legend(figure, axes)
+    return figure
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as PNG; equal figures give equal bytes."""
+    stream = io.BytesIO()
+    with rc_context(LOOK):
+        figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()

@@ -1,0 +1,72 @@
+"""Which cells of a table are best and second, and which cannot be told from the best.
+
+Cells of the same dataset, scheme and number of clients compete, whether they share a column or a row; centralised
+methods see all data and stand outside the competition.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fglbench.evaluation.statistics import PairedTest, holm, paired_test
+from fglbench.reporting.cells import Cell
+from fglbench.reporting.quantities import Quantity
+from fglbench.reporting.records import PROBLEM
+
+ALIKE = "≈"
+
+
+def with_marks(cells: list[list[Cell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[Cell]]:
+    """Best and second among the complete cells of each problem, compared as printed; with `separable` in the table's
+    entry, what the test does not separate from the best at that level has the mark `ALIKE`."""
+    if unit.better is None:
+        return cells
+    names = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    problems: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            if competes(cell):
+                key = (*(cell.place.get(name) for name in names), cell.place.get("device"))
+                problems.setdefault(key, []).append((i, j))
+    marked = [list(row) for row in cells]
+    for places in problems.values():
+        rivals = [cells[i][j] for i, j in places]
+        if len(rivals) > 1:
+            rivals = _ranked(rivals, spec.get("digits", 1), unit.better)
+            rivals = _tested(rivals, spec.get("separable"), unit.better)
+        for (i, j), cell in zip(places, rivals, strict=True):
+            marked[i][j] = cell
+    return marked
+
+
+def competes(cell: Cell) -> bool:
+    """Whether a cell is in the competition at all: recorded, and not of the centralised upper bound."""
+    return bool(cell.place) and not cell.place["centralised"]
+
+
+def _ranked(rivals: list[Cell], digits: int, better: str) -> list[Cell]:
+    shown = [None if cell.mean is None else round(float(f"{cell.mean:.{digits}f}"), 12) for cell in rivals]
+    podium = sorted({value for value in shown if value is not None}, reverse=better == "higher")
+    return [
+        replace(cell, best=value in podium[:1], second=value in podium[1:2])
+        for cell, value in zip(rivals, shown, strict=True)
+    ]
+
+
+def _tested(rivals: list[Cell], level: float | None, better: str) -> list[Cell]:
+    """The rivals, each with its test against the best, and marked where that does not separate them.
+
+    The p-values are adjusted over all rivals tested. What is printed like the best has its mark already.
+    """
+    means = [cell.mean for cell in rivals if cell.mean is not None]
+    if level is None or not means:
+        return rivals
+    top = max(means) if better == "higher" else min(means)
+    best = next(cell for cell in rivals if cell.mean == top)
+    found = [None if cell is best or cell.mean is None else paired_test(cell.values, best.values) for cell in rivals]
+    adjusted = iter(holm([test.p for test in found if test]))
+    tests = [PairedTest(test.difference, next(adjusted)) if test else None for test in found]
+    return [
+        replace(cell, against_best=test, mark=ALIKE if test and test.p >= level and not cell.best else "")
+        for cell, test in zip(rivals, tests, strict=True)
+    ]
