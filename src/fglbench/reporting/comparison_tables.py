@@ -28,14 +28,14 @@ from fglbench.reporting.sheets import Picture, Sheet
 from fglbench.reporting.tables import printed
 
 SIGNS = {"above": "▴", "below": "▾", "unstable": "⇕"}
-MEANINGS = {
-    "above": "above the print",
-    "below": "below it",
-    "unstable": f"unstable: a standard deviation, ours or the printed one, above {MOST_TOLERANCE_POINTS:g} points",
-}
-DEVIATIONS = (
-    "Our deviation covers all that a seed draws: partition, split and initialisation; a printed one often the "
-    "initialisation alone."
+MEANINGS = {"above": "above the print", "below": "below it", "unstable": "unstable"}
+RULES = (
+    f"Numbers match within max({TOLERANCE_POINTS:g} points, 2 × pooled standard deviation), at most "
+    f"{MOST_TOLERANCE_POINTS:g} points;",
+    f"they are unstable where a standard deviation, ours or the printed one, is above {MOST_TOLERANCE_POINTS:g} "
+    "points.",
+    "Our deviation covers all that a seed draws: partition, split and initialisation;",
+    "a printed one often the initialisation alone.",
 )
 ALWAYS_COUNTED = ("match", "below", "above", "unstable")
 Key = tuple[Any, ...]
@@ -155,9 +155,7 @@ def _matrix(study: Study, spec: Mapping[str, Any], own: list[Cell], rows: list[C
         title=_title(spec, "ours and printed"),
         caption=[
             *captions.caption(study, spec, quantity(spec["metric"]), [own], what),
-            f"Numbers match within max({TOLERANCE_POINTS:g} points, 2 × pooled standard deviation), at most "
-            f"{MOST_TOLERANCE_POINTS:g} points.",
-            DEVIATIONS,
+            *RULES,
         ],
         row_fields=field_titles(axes[0]),
         rows=[tuple(map(shown, axes[0], key)) for key in lines],
