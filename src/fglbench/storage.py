@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -174,7 +175,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 def exclusive(path: Path) -> Iterator[None]:
     """Holds a lock named after `path`, beside it: two jobs that are to make the same thing do so one after the other.
 
-    The lock is the process's own and ends with it, however it ends.
+    The lock is the process's own and ends with it, however it ends. What a killed holder left half-made is removed.
     """
     path = Path(path)
     lock = FileLock(path.parent / f".{path.name}.lock")
@@ -182,9 +183,17 @@ def exclusive(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     try:
+        remove_half_made(path)
         yield
     finally:
         lock.release()
+
+
+def remove_half_made(path: Path) -> None:
+    """Removes the temporary names of `path` that killed processes left; only for the holder of its lock."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}({re.escape(path.suffix)})?")
+    for left in [found for found in path.parent.glob(".*") if name.fullmatch(found.name)]:
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def _umask() -> int:
