@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,25 @@ def fingerprint(value: Any, digits: int = 8) -> str:
 
 def hash_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over names, dtypes, shapes and bytes, in the order of the names: a hash of content, not of a file."""
+    return _hash(arrays, arrays)
+
+
+def _hash(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for name in sorted(arrays):
+    for name in sorted(names):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
         digest.update(array.data if array.size else b"")
     return digest.hexdigest()
+
+
+def hash_npz(path: Path, skipped: tuple[str, ...] = ()) -> str:
+    """`hash_arrays` of what an .npz holds but `skipped`; one array is in memory at a time. Errors as `read_npz`."""
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return _hash(archive, [name for name in archive.files if name not in skipped])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StorageError(f"{path} cannot be read as plain arrays ({error}). {MAKE_AGAIN}") from error
 
 
 def hash_file(path: Path) -> str:
