@@ -24,7 +24,7 @@ from fglbench.config.schema import Config
 from fglbench.errors import DataError, StorageError
 from fglbench.processes import die_with
 from fglbench.stages.preprocess import FILE, split_checksum, split_of
-from fglbench.stages.run_record import is_complete
+from fglbench.stages.run_record import RECORD, is_complete
 from fglbench.stages.train import Progress, train
 from fglbench.storage import exclusive, hash_file, read_json, write_json
 
@@ -136,23 +136,23 @@ def run_single(
             memory_mb=config.jobs.memory_mb,
             progress=progress,
         )
+        _update_lists(single, "train", RECORD)
     # Always: stored scores may be of another run, or of an older evaluation, and it takes far less than training.
     trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
     evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
-    _update_lists(single)
+    _update_lists(single, "evaluate", "metrics.json")
     return {**summary(single), "kept": kept}
 
 
-def _update_lists(single: Single) -> None:
-    """Puts the checksums of what is here now into the workflow's lists of this seed, so that it sees the change."""
-    for stage, name in (("train", "run.json"), ("evaluate", "metrics.json")):
-        file = single.seed_folder(stage) / name
-        key, digest = f"{file.parent.name}/{name}", hash_file(file)
-        for path in single.folder(stage).glob("seeds-*.json"):
-            with suppress(StorageError, AttributeError):  # a damaged list is the workflow's to find
-                listed = read_json(path)
-                if listed.get(key, digest) != digest:
-                    write_json(path, {**listed, key: digest})
+def _update_lists(single: Single, stage: str, name: str) -> None:
+    """Puts the checksum of what a stage made now into the workflow's lists of this seed, so that it sees the change."""
+    file = single.seed_folder(stage) / name
+    key, digest = f"{file.parent.name}/{name}", hash_file(file)
+    for path in single.folder(stage).glob("seeds-*.json"):
+        with suppress(StorageError, AttributeError):  # a damaged list is the workflow's to find
+            listed = read_json(path)
+            if listed.get(key, digest) != digest:
+                write_json(path, {**listed, key: digest})
 
 
 def prepare(single: Single) -> None:
@@ -166,7 +166,9 @@ def prepare(single: Single) -> None:
     forbidden = None if single.config.data.download else "data.download: false"
     download(cell.dataset.spec, graph, mirror_of(single.config), forbidden)
     split(graph, cell.partition.spec, [cell.seed], parts)
+    _update_lists(single, "split", "card.json")
     preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
+    _update_lists(single, "preprocess", FILE)
 
 
 def _prepare_in_child(values: dict[str, Any], results: Path) -> None:

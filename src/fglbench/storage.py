@@ -8,10 +8,11 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,25 @@ def fingerprint(value: Any, digits: int = 8) -> str:
 
 def hash_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over names, dtypes, shapes and bytes, in the order of the names: a hash of content, not of a file."""
+    return _hash(arrays, arrays)
+
+
+def _hash(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for name in sorted(arrays):
+    for name in sorted(names):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
         digest.update(array.data if array.size else b"")
     return digest.hexdigest()
+
+
+def hash_npz(path: Path, skipped: tuple[str, ...] = ()) -> str:
+    """`hash_arrays` of what an .npz holds but `skipped`; one array is in memory at a time. Errors as `read_npz`."""
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return _hash(archive, [name for name in archive.files if name not in skipped])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StorageError(f"{path} cannot be read as plain arrays ({error}). {MAKE_AGAIN}") from error
 
 
 def hash_file(path: Path) -> str:
@@ -174,7 +188,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 def exclusive(path: Path) -> Iterator[None]:
     """Holds a lock named after `path`, beside it: two jobs that are to make the same thing do so one after the other.
 
-    The lock is the process's own and ends with it, however it ends.
+    The lock is the process's own and ends with it, however it ends. What a killed holder left half-made is removed.
     """
     path = Path(path)
     lock = FileLock(path.parent / f".{path.name}.lock")
@@ -182,9 +196,17 @@ def exclusive(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     try:
+        remove_half_made(path)
         yield
     finally:
         lock.release()
+
+
+def remove_half_made(path: Path) -> None:
+    """Removes the temporary names of `path` that killed processes left; only for the holder of its lock."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}({re.escape(path.suffix)})?")
+    for left in [found for found in path.parent.glob(".*") if name.fullmatch(found.name)]:
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def _umask() -> int:

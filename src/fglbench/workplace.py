@@ -7,6 +7,7 @@ working directory, where others may work on other results: only those that name 
 
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from fglbench.errors import FglbenchError, StorageError
 from fglbench.storage import read_json, write_json
 
 SNAKEMAKE_LOCKS = Path(".snakemake") / "locks"
+_SEED = re.compile(r"seed\d+")
 _PATIENCE_S = 5.0  # a second process that only looks holds the lock for an instant
 _held = ExitStack()
 
@@ -74,6 +76,41 @@ def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
     except OSError:
         return None  # a folder that cannot be written is found when work starts; a lock may just have been given back
     return "The last Snakemake here was killed. Its locks were removed; what it finished is kept."
+
+
+def set_back_times(results: Path) -> str | None:
+    """Gives files whose time lies in the future the present one; a line that says so, or None where there are none.
+
+    Snakemake fails every job whose output is older than its input. Only files that rules read are looked at: what lies
+    in the folders of seeds, which are most files of large results, is none of them.
+    """
+    now = time.time_ns()
+    stages = [path for path in results.glob("[!.]*/") if path.name not in ("logs", "benchmarks", "tracking")]
+    found = [path for stage in stages for path, time_ns in _read_by_rules(stage) if time_ns > now]
+    if not found:
+        return None
+    many = f"{len(found)} files have a time" if len(found) > 1 else "A file has a time"
+    said = f"{many} in the future, as where another clock was ahead, such as {found[0]}"
+    try:
+        for path in found:
+            os.utime(path, ns=(now, now))
+    except OSError as error:
+        return f"{said}. It cannot be changed ({error.strerror}), and jobs that read it fail: change it with 'touch'."
+    return f"{said}. It was set to the present."
+
+
+def _read_by_rules(folder: Path) -> Iterator[tuple[Path, int]]:
+    """The files that jobs of the workflow may read, with their times in nanoseconds."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if not _SEED.fullmatch(entry.name):
+                        yield from _read_by_rules(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path), entry.stat(follow_symlinks=False).st_mtime_ns
+    except OSError:
+        return  # absent, or not to be read, which is found when work starts
 
 
 def _is_for(lock: Path, results: Path) -> bool:

@@ -18,14 +18,23 @@ NODES = np.array([0, 3, 4, 1, 2, 5])  # client 0 has nodes 0, 3, 4; client 1 has
 ROLE = np.array([1, 3, 3, 2, 3, 0], dtype=np.int8)
 
 
+SPLIT = {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE}
+
+
 def make_run(
-    root: Path, seed: int = 0, outcome: dict | None = None, method: dict | None = None, **more: np.ndarray
+    root: Path,
+    seed: int = 0,
+    outcome: dict | None = None,
+    method: dict | None = None,
+    parts: dict[str, np.ndarray] = SPLIT,
+    **more: np.ndarray,
 ) -> tuple[Path, Path, Path]:
-    """Args: method, more settings in the run's specification; more, further arrays of the predictions."""
+    """Args: method, more settings in the run's specification; parts, the split; more, further arrays of the
+    predictions."""
     graph, split, train = root / "graph", root / "split", root / "train"
     write_npz(graph / "graph.npz", {"labels": LABELS, "edges": np.zeros((2, 0), np.int64)})
-    arrays = {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE}
-    write_npz(split / f"seed{seed}" / "split.npz", arrays)
+    write_json(graph / "graph.json", {"sha256": hash_file(graph / "graph.npz")})
+    write_npz(split / f"seed{seed}" / "split.npz", parts)
     sha256 = hash_file(split / f"seed{seed}" / "split.npz")
     write_json(split / f"seed{seed}" / "card.json", {"sha256": sha256})
     folder = train / f"seed{seed}"
@@ -116,13 +125,12 @@ def test_missing_predictions_are_refused_by_name(tmp_path):
 
 
 def test_a_split_of_another_size_is_refused(tmp_path):
-    train, split, graph = make_run(tmp_path)
-    write_npz(split / "seed0" / "split.npz", {"nodes": NODES[:5], "ptr": np.array([0, 3, 5]), "role": ROLE[:5]})
+    smaller = make_run(tmp_path / "a", parts={"nodes": NODES[:5], "ptr": np.array([0, 3, 5]), "role": ROLE[:5]})
     with pytest.raises(StorageError, match="'val' has 6 nodes, but the split has 5"):
-        evaluate(train, split, graph, [0], tmp_path / "out")
-    write_npz(split / "seed0" / "split.npz", {"nodes": NODES + 1, "ptr": np.array([0, 3, 6]), "role": ROLE})
+        evaluate(*smaller, [0], tmp_path / "out")
+    other = make_run(tmp_path / "b", parts={**SPLIT, "nodes": NODES + 1})
     with pytest.raises(StorageError, match="names node 6, but the graph has 6 nodes"):
-        evaluate(train, split, graph, [0], tmp_path / "out")
+        evaluate(*other, [0], tmp_path / "out")
 
 
 def test_several_seeds_each_get_a_file(tmp_path):
@@ -161,10 +169,8 @@ def test_the_global_test_scores_every_model_on_the_same_nodes(tmp_path, kind):
     """Test nodes of the clients: 2, 3 and 4, of classes 2, 0, 1; the first model has one of them right, the second
     two."""
     predicted = np.array([[2, 1, 2], [2, 0, 2]], dtype=np.int32)
-    folders = make_run(tmp_path, method={"global_test": kind}, **readings_of(predicted, "global"))
-    if kind == "held_out":
-        arrays = {"nodes": NODES, "ptr": np.array([0, 3, 6]), "role": ROLE, "held_out": np.array([2, 3, 4])}
-        write_npz(folders[1] / "seed0" / "split.npz", arrays)
+    parts = SPLIT | ({"held_out": np.array([2, 3, 4])} if kind == "held_out" else {})
+    folders = make_run(tmp_path, method={"global_test": kind}, parts=parts, **readings_of(predicted, "global"))
     evaluate(*folders, [0], tmp_path / "out")
     found = read_json(tmp_path / "out" / "seed0" / "metrics.json")["readings"]["last"]["global_test"]
     assert found["accuracy"] == {

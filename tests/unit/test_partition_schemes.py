@@ -23,7 +23,7 @@ from fglbench.partition.split import SplitSettings, assign_roles
 from fglbench.partition.subgraph import induced_edges
 from fglbench.seeding import numpy_stream
 from fglbench.stages.split import load_split, split
-from fglbench.storage import write_json, write_npz
+from fglbench.storage import hash_file, write_json, write_npz
 
 SCHEMES = [name for name in registry.names("scheme") if name != "whole"]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -303,9 +303,11 @@ def test_a_split_that_contradicts_itself_is_refused(tmp_path, change, message):
         "ptr": np.array([0, 2, 5]),
         "role": np.array([1, 2, 2, 1, 3], np.int8),
     }
-    write_json(tmp_path / "card.json", {})
-    write_npz(tmp_path / "split.npz", good)
+    stored = tmp_path / "split.npz"
+    write_npz(stored, good)
+    write_json(tmp_path / "card.json", {"sha256": hash_file(stored)})
     assert load_split(tmp_path).clients == 2
-    write_npz(tmp_path / "split.npz", {**good, **change})
+    write_npz(stored, {**good, **change})
+    write_json(tmp_path / "card.json", {"sha256": hash_file(stored)})
     with pytest.raises(StorageError, match=message):
         load_split(tmp_path)

@@ -16,7 +16,7 @@ from fglbench.errors import ConfigError, StorageError
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.preprocess import load_federation
 from fglbench.stages.split import load_split
-from fglbench.storage import read_json, read_npz
+from fglbench.storage import hash_file, read_json, read_npz, write_json
 
 SOURCE = Path(__file__).parents[2] / "src" / "fglbench"
 HOSTILE = ["../../../etc/passwd", "/etc/passwd", "..", "a/../../b", "x\0y", "~root", "$(reboot)", "a;b", "C:\\x", "\n"]
@@ -70,8 +70,8 @@ class Attack:
 def test_no_stage_runs_a_pickle_that_lies_where_results_are_expected(tmp_path: Path):
     target = tmp_path / "harmed"
     attack = np.array([Attack(target)], dtype=object)
-    (tmp_path / "card.json").write_text("{}")
     np.savez(tmp_path / "split.npz", nodes=attack, ptr=attack, role=attack)
+    write_json(tmp_path / "card.json", {"sha256": hash_file(tmp_path / "split.npz")})
     np.savez(tmp_path / "federation.npz", nodes=attack)
     (tmp_path / "raw.npz").write_bytes(pickle.dumps(Attack(target)))
     (tmp_path / "graph.json").write_bytes(pickle.dumps(Attack(target)))

@@ -13,7 +13,7 @@ import pytest
 
 from fglbench import workplace
 from fglbench.storage import read_json, write_json
-from fglbench.workplace import BusyError, claim, look
+from fglbench.workplace import BusyError, claim, look, set_back_times
 
 HOLD = "import sys, time; from pathlib import Path; from fglbench.workplace import claim; claim(Path(sys.argv[1])); "
 
@@ -87,3 +87,32 @@ def test_one_that_only_looks_for_an_instant_stops_nobody(tmp_path: Path):
         time.sleep(0.01)
     claim(tmp_path)
     assert process.wait() == 0
+
+
+def test_times_in_the_future_are_set_to_the_present_and_others_stay(tmp_path: Path):
+    results = tmp_path / "results"
+    names = {
+        "read": ["download/cora/graph.npz", "train/cora/random/fedavg/seeds-0-1.json"],
+        "unread": ["train/cora/random/fedavg/seed0/run.json", "logs/train.log"],
+        "past": ["download/cora/graph.json"],
+    }
+    began, ahead, past = time.time(), time.time() + 86_400, time.time() - 86_400
+    for kind, found in names.items():
+        for name in found:
+            path = results / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            os.utime(path, (past, past) if kind == "past" else (ahead, ahead))
+    outside = tmp_path / "elsewhere.npz"
+    outside.touch()
+    os.utime(outside, (ahead, ahead))
+    (results / "download" / "linked.npz").symlink_to(outside)
+    said = set_back_times(results)
+    assert said is not None
+    assert said.startswith("2 files have a time in the future")
+    assert any(str(results / name) in said for name in names["read"])
+    assert all(began - 1 <= (results / name).stat().st_mtime <= time.time() for name in names["read"])
+    assert outside.stat().st_mtime == pytest.approx(ahead)
+    assert (results / names["past"][0]).stat().st_mtime == pytest.approx(past)
+    assert set_back_times(results) is None
+    assert set_back_times(tmp_path / "absent") is None

@@ -1,6 +1,8 @@
 """Damaged files are found by their checksums, named, and made again; what is unharmed stays."""
 
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import yaml
 from fglbench.cli import main
 from fglbench.single import run_cell
 from fglbench.stages.verify import find_damage
+from fglbench.storage import read_npz, write_npz
 
 from .conftest import job_counts, run_snakemake
 
@@ -171,11 +174,26 @@ def test_a_list_of_a_study_is_made_again_and_a_damaged_one_removes_nothing_else(
     assert path.read_text() == right
 
 
+def test_labels_altered_under_the_same_time_stamp_are_not_scored(study: Path):
+    graph, right = the(study, "graph"), the(study, "graph").stat()
+    arrays = read_npz(graph)
+    arrays["labels"] = arrays["labels"][::-1]
+    write_npz(graph, arrays)
+    os.utime(graph, ns=(right.st_atime_ns, right.st_mtime_ns))
+    config = yaml.safe_load((study / "my.yaml").read_text())
+    (study / "my.yaml").write_text(yaml.safe_dump({**config, "methods": [*config["methods"], "fedprox"]}))
+    done = run_snakemake(study, "--cores", "2")
+    assert done.returncode != 0
+    assert "results/download/karate/graph.npz does not match its checksum in" in done.stdout + done.stderr
+    assert "'fglbench verify --repair' finds and removes" in done.stdout + done.stderr
+    assert not list((study / "results").glob("*/karate/*/fedprox-*/seed*/*.json"))
+
+
 def test_the_error_of_a_job_names_the_command(study: Path):
     flip(the(study, "predictions"))
     the(study, "metrics").parent.parent.joinpath("seeds-0-1.json").unlink()
     (study / "results" / "studies" / "grid" / "study.json").unlink()
     done = run_snakemake(study, "--cores", "2")
     assert done.returncode != 0
-    assert "predictions.npz does not match its checksum in run.json" in done.stdout + done.stderr
+    assert re.search(r"predictions\.npz does not match its checksum in .*seed1/run\.json", done.stdout + done.stderr)
     assert "'fglbench verify --repair' finds and removes" in done.stdout + done.stderr

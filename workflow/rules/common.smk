@@ -17,7 +17,7 @@ from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
 from fglbench.tracking.postponed import failed_imports
-from fglbench.workplace import claim, look
+from fglbench.workplace import claim, look, set_back_times
 
 STUDIES = Path(workflow.basedir) / "workflow" / "studies"
 REFERENCES = STUDIES / "reference"
@@ -36,8 +36,9 @@ try:
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None
 
-if workflow.is_main_process and (found := look(Path(PLAN.root))):
-    logger.warning(found)
+if workflow.is_main_process:
+    for found in filter(None, (look(Path(PLAN.root)), set_back_times(Path(PLAN.root)))):
+        logger.warning(found)
 
 RESULTS = PLAN.root
 LOGS = f"{RESULTS}/logs"

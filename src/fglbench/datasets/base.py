@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fglbench.checksums import check_graph
 from fglbench.errors import DataError
-from fglbench.storage import hash_arrays, read_json, read_npz, write_json, write_npz
+from fglbench.storage import hash_arrays, hash_file, read_json, read_npz, write_json, write_npz
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,11 @@ def content_hash(graph: Graph) -> str:
 
 
 def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
-    """Writes `graph.npz`, then `graph.json` (the data card with `classes` and `cleaning`): the card is the mark of
-    completeness."""
+    """Writes `graph.npz`, then `graph.json` (the data card with `classes`, `cleaning` and the checksum `sha256`): the
+    card is the mark of completeness."""
     write_npz(folder / "graph.npz", graph_arrays(graph))
-    write_json(folder / "graph.json", {**card, "classes": graph.classes, "cleaning": graph.cleaning})
+    own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / "graph.npz")}
+    write_json(folder / "graph.json", {**card, **own})
 
 
 def load_graph(folder: Path, features: bool = True) -> Graph:
@@ -143,10 +145,11 @@ def load_graph(folder: Path, features: bool = True) -> Graph:
         features: without them the graph has zero columns of features; most of the file is then not read.
 
     Raises:
-        StorageError: a file is missing or damaged.
+        StorageError: a file is missing, damaged, or not the one that the card describes.
     """
     card = read_json(folder / "graph.json")
     skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
+    check_graph(folder)
     arrays = read_npz(folder / "graph.npz", skipped=skipped)
     masks = {name.removeprefix("mask_"): array for name, array in arrays.items() if name.startswith("mask_")}
     return Graph(

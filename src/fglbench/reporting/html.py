@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup, escape
 
+from fglbench.checksums import check_made
 from fglbench.errors import StorageError
 from fglbench.reporting.captions import flattened
 from fglbench.reporting.names import is_compared
@@ -119,6 +120,7 @@ def _figure(spec: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _read(path: Path, stage: str) -> bytes:
+    check_made(path)
     try:
         return path.read_bytes()
     except OSError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fglbench.checksums import check_made
 from fglbench.errors import ConfigError, StorageError, suggest
 from fglbench.storage import read_json
 
@@ -61,9 +62,10 @@ def load_study(folder: Path) -> Study:
     """Reads `study.json` and the Parquet files of a study folder; records without `mixing` are older than it.
 
     Raises:
-        StorageError: a file is missing or unreadable.
+        StorageError: a file is missing, unreadable, or not what the collect stage wrote.
     """
     folder = Path(folder)
+    check_made(folder / "study.json")
     frames = {name: _read_parquet(folder / f"{name}.parquet") for name in ("runs", "curves", "partitions")}
     if (folder / "mixing.parquet").exists():
         frames["mixing"] = _read_parquet(folder / "mixing.parquet")
@@ -71,6 +73,7 @@ def load_study(folder: Path) -> Study:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
+    check_made(path)
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fglbench import __version__
+from fglbench.checksums import check_file, check_listed
 from fglbench.config.entries import chosen, seed_list
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
 from fglbench.config.identity import EVALUATE_VERSION, Cell
@@ -21,6 +22,7 @@ from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
 from fglbench.datasets import catalogue
 from fglbench.stages.published import Published, load_published
+from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
 
 RUN_COLUMNS = {
@@ -106,9 +108,11 @@ def _load(cell: Cell, results: Path) -> dict[str, Any] | None:
     metrics = results / cell.folder("evaluate") / "metrics.json"
     if not metrics.exists():
         return None
-    found = read_json(metrics)
-    trained = found["outcome"]["state"] != "not_run"
-    return {"metrics": found, "run": read_json(results / cell.folder("train") / "run.json") if trained else None}
+    found, run = read_json(metrics), results / cell.folder("train") / RECORD
+    if found["outcome"]["state"] == "ok":  # another outcome may be replaced meanwhile by a job that tries again
+        check_listed(metrics)
+        check_listed(run)
+    return {"metrics": found, "run": read_json(run) if found["outcome"]["state"] != "not_run" else None}
 
 
 def _place(placement: Placement) -> dict[str, Any]:
@@ -167,10 +171,12 @@ def device_text(device: Mapping[str, Any] | None) -> str:
 def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -> list[pd.DataFrame]:
     """One frame with a row for every round; none where nothing was recorded."""
     path = results / placement.cell.folder("train") / "history.npz"
-    if record is None or not path.exists():
+    if record is None or record["run"] is None or not path.exists():
         return []
-    history = read_npz(path)
-    card = read_json(results / placement.cell.folder("split") / "card.json")
+    history = _arrays(path, record["run"])
+    split_card = results / placement.cell.folder("split") / "card.json"
+    check_listed(split_card)
+    card = read_json(split_card)
     mean = placement.cell.method.spec["mean"]
     losses = np.ma.masked_invalid(history["train_loss"]).mean(axis=1).filled(np.nan)
     frame = pd.DataFrame(
@@ -194,7 +200,7 @@ def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, 
     path = results / placement.cell.folder("train") / "mixing.npz"
     if record is None or record["metrics"]["outcome"]["state"] != "ok" or not path.exists():
         return []
-    stored = read_npz(path)
+    stored = _arrays(path, record["run"])
     number = record["metrics"]["readings"][reading]["round"]
     matrices = stored["mixing"][stored["rounds"] == number]
     place = _place(placement)
@@ -202,6 +208,12 @@ def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, 
         pd.DataFrame({"client": range(len(matrix)), "weights": list(matrix)}).assign(round=number, **place)
         for matrix in matrices
     ]
+
+
+def _arrays(path: Path, run: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """What lies beside a run's record, once it is what the record says."""
+    check_file(path, run["files"].get(path.name, "none"), path.with_name(RECORD))
+    return read_npz(path)
 
 
 def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
@@ -225,6 +237,7 @@ def _partitions(expansion: Expansion, results: Path, packed: Published) -> pd.Da
         place |= {"seed": placement.cell.seed, "split": split}
         path = results / split / "card.json"
         if path.exists():
+            check_listed(path)
             frames[split] = pd.DataFrame(_client_rows(read_json(path))).assign(**place)
         elif split in packed.partitions:
             frames[split] = packed.partitions[split].assign(**place)

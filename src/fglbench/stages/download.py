@@ -22,7 +22,7 @@ from fglbench.datasets.room import check_room
 from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
 from fglbench.settings import ComponentSettings
-from fglbench.storage import exclusive, read_json, replacing
+from fglbench.storage import exclusive, read_json, remove_half_made, replacing
 
 
 def download(
@@ -242,5 +242,6 @@ def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    for name in ("graph.json", "graph.npz"):
-        (folder / name).unlink(missing_ok=True)
+    for path in (folder / "graph.json", folder / "graph.npz"):
+        path.unlink(missing_ok=True)
+        remove_half_made(path)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fglbench.checksums import check_file, check_graph, check_listed, check_split
 from fglbench.errors import StorageError
 from fglbench.evaluation.metrics import means, scores
 from fglbench.evaluation.ranking import ranking_scores
-from fglbench.storage import MAKE_AGAIN, hash_file, read_json, read_npz, write_json
+from fglbench.stages.run_record import RECORD
+from fglbench.storage import MAKE_AGAIN, read_json, read_npz, write_json
 
 READINGS = ("val", "last", "test")
 ROLES = {"train": 1, "val": 2, "test": 3}
@@ -25,14 +27,15 @@ def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: 
 
     Args:
         train_folder: holds `seed<k>/run.json` and `seed<k>/predictions.npz`.
-        split_folder: holds `seed<k>/split.npz`.
-        graph_folder: holds `graph.npz`, of which only the labels are read.
+        split_folder: holds `seed<k>/split.npz` and its card.
+        graph_folder: holds `graph.npz`, of which only the labels are read, and its card.
         seeds: the seeds to evaluate.
         folder: where `seed<k>/metrics.json` goes.
 
     Raises:
         StorageError: a file is missing, does not match its recorded checksum, or does not fit the split.
     """
+    check_graph(Path(graph_folder))
     labels = read_npz(Path(graph_folder) / "graph.npz", ["labels"])["labels"]
     for seed in seeds:
         name = f"seed{seed}"
@@ -49,7 +52,7 @@ def record_not_run(seeds: Mapping[int, str], folder: Path) -> None:
 
 def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> dict[str, Any]:
     """The content of `metrics.json` for one run; `labels` [nodes of the whole graph] int64. Raises as `evaluate`."""
-    run = read_json(train_folder / "run.json")
+    run = read_json(train_folder / RECORD)
     metrics = {
         "cell": run["cell"],
         "outcome": run["outcome"],
@@ -59,12 +62,14 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     }
     if run["outcome"]["state"] != "ok":
         return metrics
+    check_listed(train_folder / RECORD)  # that of another outcome may be replaced by a job that tries again
     predicted = _read_predictions(train_folder, run["files"])
     if run["split"] != read_json(split_folder / "card.json")["sha256"]:
         raise StorageError(
             f"{train_folder} was trained on another split than the one in {split_folder}, which was made anew since. "
             "Run the train stage again (snakemake --forcerun train_cell): it keeps what still fits."
         )
+    check_split(split_folder)
     split = read_npz(split_folder / "split.npz")
     if split["nodes"].size and split["nodes"].max() >= len(labels):
         raise StorageError(
@@ -131,10 +136,5 @@ def _read_predictions(folder: Path, files: dict[str, str]) -> dict[str, np.ndarr
     path = folder / "predictions.npz"
     if path.name not in files or not path.exists():
         raise StorageError(f"{path} is missing although run.json says 'ok'. {MAKE_AGAIN}")
-    found = hash_file(path)
-    if found != files[path.name]:
-        raise StorageError(
-            f"{path} does not match its checksum in run.json (expected {files[path.name]}, found {found}): it was "
-            f"altered or only partly copied. {MAKE_AGAIN}"
-        )
+    check_file(path, files[path.name], folder / RECORD)
     return read_npz(path)

@@ -27,18 +27,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from fglbench.checksums import check_file, check_graph, check_listed
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, StorageError
 from fglbench.federation.adjacency import normalised
 from fglbench.partition.split import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.split import Split, load_split
-from fglbench.storage import exclusive, read_json, read_npz, write_npz
+from fglbench.storage import exclusive, hash_arrays, hash_npz, read_json, read_npz, write_npz
 
 if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
 
 FILE = "federation.npz"
+CONTENT = "content"
+"""The array with the checksum of all others."""
 TRAINING = "training_"
 """Prefix of the arrays of the graphs without validation and test nodes."""
 
@@ -72,16 +75,47 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
     for seed in seeds:
         source, target = split_folder / f"seed{seed}", folder / f"seed{seed}" / FILE
         with exclusive(target):
-            if split_of(target) == split_checksum(source):
+            if split_of(target) == split_checksum(source) and is_unharmed(target):
                 continue
             graph = graph or load_graph(graph_folder)
-            checksum = np.frombuffer(bytes.fromhex(split_checksum(source)), dtype=np.uint8)
             split = load_split(source)
             arrays = prepared_arrays(graph, split, spec)
             if spec.get("setting") == "inductive":
                 own = prepared_arrays(graph, training_split(split), spec)
                 arrays |= {f"{TRAINING}{name}": array for name, array in own.items()}
-            write_npz(target, {"split": checksum, **arrays})
+            arrays["split"] = _as_bytes(split_checksum(source))
+            write_npz(target, {**arrays, CONTENT: _as_bytes(hash_arrays(arrays))})
+
+
+def _as_bytes(checksum: str) -> np.ndarray:
+    return np.frombuffer(bytes.fromhex(checksum), dtype=np.uint8)
+
+
+def check_prepared(path: Path) -> None:
+    """Compares a federation file with the checksum that it holds itself; files of older versions, which hold none, with
+    the lists of the jobs.
+
+    Raises:
+        StorageError: the file is missing, damaged or altered.
+    """
+    expected = _checksum(path, CONTENT)
+    if expected:
+        check_file(path, expected, path, _content_hash)
+    else:
+        check_listed(path)
+
+
+def _content_hash(path: Path) -> str:
+    return hash_npz(path, skipped=(CONTENT,))
+
+
+def is_unharmed(path: Path) -> bool:
+    """Whether `check_prepared` has nothing to say."""
+    try:
+        check_prepared(path)
+    except StorageError:
+        return False
+    return True
 
 
 def split_checksum(split_folder: Path) -> str:
@@ -91,8 +125,12 @@ def split_checksum(split_folder: Path) -> str:
 
 def split_of(prepared: Path) -> str | None:
     """The checksum of the split that a federation file was made from; None where there is no such file."""
+    return _checksum(prepared, "split")
+
+
+def _checksum(prepared: Path, name: str) -> str | None:
     try:
-        return read_npz(prepared, ["split"])["split"].tobytes().hex()
+        return read_npz(prepared, [name])[name].tobytes().hex()
     except StorageError:
         return None
 
@@ -182,7 +220,7 @@ def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, A
         prepared_folder: the seed's folder of `preprocess`.
         spec: as given to `preprocess`.
     """
-    arrays = read_npz(prepared_folder / FILE)
+    arrays = _read(prepared_folder)
     whole = _federation(arrays, graph_folder, spec)
     if spec.get("setting") != "inductive":
         return whole
@@ -199,7 +237,7 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
             of the nodes held out from all clients, tested on all of them that have a label.
     """
     graph = load_graph(graph_folder)
-    stored = read_npz(prepared_folder / FILE)
+    stored = _read(prepared_folder)
     if kind == "whole":
         nodes = np.arange(graph.num_nodes)
         role = np.zeros(graph.num_nodes, dtype=np.int8)
@@ -211,6 +249,11 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
     return _federation(prepared_arrays(graph, split, spec), graph_folder, spec)
 
 
+def _read(prepared_folder: Path) -> dict[str, np.ndarray]:
+    check_prepared(prepared_folder / FILE)
+    return read_npz(prepared_folder / FILE)
+
+
 def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":
     from fglbench.federation.federation import Federation
 
@@ -219,8 +262,8 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
     if "x" in arrays:
         features = arrays["x"]
     else:
-        stored = read_npz(graph_folder / "graph.npz")
-        features = features_from(stored)
+        check_graph(graph_folder)
+        features = features_from(read_npz(graph_folder / "graph.npz"))
         if spec["features"] == "row":
             features = row_normalised(features)
         features = features[arrays["nodes"]]

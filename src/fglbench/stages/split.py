@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fglbench import registry
+from fglbench.checksums import check_split
 from fglbench.datasets.base import Graph, load_graph
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
@@ -140,10 +141,10 @@ def load_split(folder: Path) -> Split:
     """Reads the split of one seed.
 
     Raises:
-        StorageError: a file is missing or damaged, or its content contradicts itself (a client without nodes, ids out
-            of order, a node with two roles).
+        StorageError: a file is missing, damaged, or not the one that the card describes, or its content contradicts
+            itself (a client without nodes, ids out of order, a node with two roles).
     """
-    read_json(Path(folder) / "card.json")  # written last: its absence marks an unfinished split
+    check_split(Path(folder))
     arrays = read_npz(Path(folder) / "split.npz")
     nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
     problem = ""

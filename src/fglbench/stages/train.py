@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench import registry
 from fglbench.cards import VARIABLE
+from fglbench.errors import StorageError
 from fglbench.stages.preprocess import FILE, split_of
 from fglbench.stages.run_record import describe, is_complete, write_record
 from fglbench.storage import exclusive
@@ -88,6 +89,9 @@ def train(
         log: where the output of this process goes, named in the reason of an outcome that is not ok.
         progress: gives the callback of a seed's rounds.
         watcher: told how it goes.
+
+    Raises:
+        StorageError: the graph or the federation is missing, damaged or altered; the seed has no record then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     watcher = watcher or Watcher()
@@ -146,6 +150,8 @@ def train_seed(
 
         try:
             result, outcome = _run(graph_folder, prepared_folder, specs, seed, settings, progress, known)
+        except StorageError:  # of what other stages left, for which no cell is to blame
+            raise
         except Exception as error:  # every error is an outcome of this cell; the other cells go on
             traceback.print_exc()
             state = "oom" if is_out_of_memory(error) else "failed"

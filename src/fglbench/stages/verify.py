@@ -18,16 +18,13 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock, Timeout
 
+from fglbench.checksums import CHECKSUMS
 from fglbench.config.identity import seeds_of
-from fglbench.datasets.base import content_hash, load_graph
 from fglbench.errors import StorageError
 from fglbench.stages.job import NOT_RUN
-from fglbench.stages.preprocess import FILE
+from fglbench.stages.preprocess import FILE, is_unharmed
 from fglbench.stages.run_record import RECORD
-from fglbench.storage import exclusive, hash_file, read_json, read_npz
-
-CHECKSUMS = "checksums"
-"""The folder of what the stages made of whole studies, `<stage>/<study>.json`."""
+from fglbench.storage import exclusive, hash_file, hash_npz, read_json, read_npz
 
 _STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
 """The stages with seeds, in their order, and the file of a seed that each writes last."""
@@ -112,12 +109,12 @@ def _graph_damage(results: Path, folder: Path) -> Iterator[Damage]:
         return
     path = card
     try:
-        expected = read_json(card)["content_hash"]
+        stored = read_json(card)
         path = graph
-        if content_hash(load_graph(folder)) == expected:
+        if stored.get("sha256", stored["content_hash"]) == (hash_file if "sha256" in stored else hash_npz)(graph):
             return
         reason = "does not match the hash on its data card"
-    except (StorageError, KeyError, TypeError, ValueError):
+    except (StorageError, OSError, KeyError, TypeError, AttributeError):
         reason = "cannot be read"
     yield Damage(path, reason, (card, graph), folder.relative_to(results))
 
@@ -149,6 +146,8 @@ def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Pat
     if reason := _file_damage(last, hashes.get(f"{folder.name}/{last.name}")):
         yield last, reason
         return
+    if stage == "preprocess" and not is_unharmed(last):  # by the checksum that it holds itself
+        yield last, "does not match its checksum"
     if stage not in ("split", "train"):
         return
     try:
