@@ -32,6 +32,7 @@ try:
         studies=STUDIES,
         packed=PUBLISHED.resolve(),
         files=[Path(path) for path in workflow.configfiles],
+        given=workflow.config_settings.config,
     )
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None
