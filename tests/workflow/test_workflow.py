@@ -297,3 +297,13 @@ def test_searches_are_jobs_and_their_settings_come_in_one_file(tmp_path: Path):
     assert override["methods"] == ["fedprox"] and override["settings"]["mu"] in (0.001, 0.1)
     assert [record["trials"] for record in found["searches"]] == [{"complete": 2}]
     assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tune").stdout
+
+
+def test_a_terminal_that_cannot_show_a_sign_is_no_failure(finished: Path, tmp_path: Path):
+    folder = tmp_path / "study"
+    shutil.copytree(finished, folder)
+    shutil.rmtree(folder / "results" / "report")
+    done = run_snakemake(folder, "--cores", "2", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\| fedavg +\| +\d+\.\d \? \d+\.\d \|", done.stdout), done.stdout
+    assert (folder / "results" / "report" / "grid.html").exists()

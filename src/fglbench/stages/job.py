@@ -9,6 +9,7 @@ from typing import Any
 
 from fglbench.errors import FglbenchError
 from fglbench.storage import disk_trouble, hash_file, read_json, write_json
+from fglbench.terminal import show_anything
 
 NOT_RUN = "not_run"
 """The key of seeds without results in the list that a job writes; all its other keys are files."""
@@ -30,6 +31,7 @@ def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
     child processes is caught too.
     """
     path = Path(path)
+    show_anything()
     sys.stdout.flush()
     terminal = os.dup(2)
 
