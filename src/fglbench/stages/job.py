@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fglbench.child import python_path
 from fglbench.errors import FglbenchError
 from fglbench.storage import disk_trouble, hash_file, read_json, write_json
 from fglbench.terminal import show_anything
@@ -17,10 +18,7 @@ NOT_RUN = "not_run"
 
 def share_package() -> None:
     """Lets every job's script import the package that this process uses, in whatever environment the job runs."""
-    source = str(Path(__file__).parents[2])
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if source not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([source, *filter(None, paths)])
+    os.environ["PYTHONPATH"] = python_path()
 
 
 @contextmanager
