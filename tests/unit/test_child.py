@@ -19,11 +19,14 @@ NO_SEMAPHORES = """
 import _multiprocessing
 
 
-def refused(*_, **__):
-    raise PermissionError(13, "Permission denied")
+class Refused:
+    SEM_VALUE_MAX = 1
+
+    def __init__(self, *_, **__):
+        raise PermissionError(13, "Permission denied")
 
 
-_multiprocessing.SemLock = refused
+_multiprocessing.SemLock = Refused
 """
 
 
