@@ -13,6 +13,7 @@ from pathlib import Path
 from fglbench import __version__
 from fglbench.commands import compare, describe, doctor, listing, new, pack, train, tune, verify
 from fglbench.errors import FglbenchError
+from fglbench.terminal import show_anything
 
 COMMANDS = {
     "list": (listing, "datasets, methods, backbones, partition schemes and studies"),
@@ -64,6 +65,7 @@ def _age_of_process() -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; a known error is one message on standard error and exit status 1."""
+    show_anything()
     args = parser().parse_args(arguments)
     args.began = time.perf_counter() - (_age_of_process() if arguments is None else 0.0)
     try:

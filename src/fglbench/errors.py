@@ -48,11 +48,16 @@ class ComponentError(FglbenchError):
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """The tail of an "unknown name" message: the closest valid name where one is near, else all valid names."""
+    """The tail of an "unknown name" message: the valid name that is meant or closest, where one is, else all of them.
+
+    A word that another library has for a valid name leads to it (see `fglbench.synonyms`).
+    """
     from rapidfuzz import process
 
+    from fglbench.synonyms import meant
+
     names = sorted(set(choices))
-    match = process.extractOne(str(value), names, score_cutoff=65)
-    if match:
-        return f"Did you mean '{match[0]}'? Valid: {', '.join(names)}."
+    match = process.extractOne(str(value), names, processor=str.lower, score_cutoff=65)
+    if found := meant(str(value), names) or (match and match[0]):
+        return f"Did you mean '{found}'? Valid: {', '.join(names)}."
     return f"Valid: {', '.join(names)}."

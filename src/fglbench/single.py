@@ -5,24 +5,20 @@ memory of their libraries does not count as memory of training.
 """
 
 import math
-import os
 import shutil
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from fglbench.child import run_in_child
 from fglbench.config.expand import expand
 from fglbench.config.identity import Cell
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
-from fglbench.errors import DataError, StorageError
-from fglbench.processes import die_with
+from fglbench.errors import DataError, ResourceError, StorageError
 from fglbench.stages.preprocess import FILE, split_checksum, split_of
 from fglbench.stages.run_record import RECORD, is_complete
 from fglbench.stages.train import Progress, train
@@ -171,8 +167,8 @@ def prepare(single: Single) -> None:
     _update_lists(single, "preprocess", FILE)
 
 
-def _prepare_in_child(values: dict[str, Any], results: Path) -> None:
-    prepare(one_cell(values, results))
+def _prepare_in_child(values: dict[str, Any], results: str) -> None:
+    prepare(one_cell(values, Path(results)))
 
 
 def _prepare_where_missing(single: Single, own_process: bool) -> None:
@@ -188,14 +184,17 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
         prepare(single)
         return
     values = single.config.model_dump(mode="json")
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),)) as pool:
-        try:
-            pool.submit(_prepare_in_child, values, single.results).result()
-        except BrokenProcessPool as error:
-            raise DataError(
-                f"the process that prepared '{single.cell.dataset.slug}' was killed, as happens when memory runs out. "
-                "Use a machine with more memory, or a smaller dataset."
-            ) from error
+    ended = run_in_child(_prepare_in_child, {"values": values, "results": str(single.results)})
+    if ended.status == 0:
+        return
+    if known := ended.known():
+        raise known
+    what = f"the process that prepared '{single.cell.dataset.slug}' {ended}"
+    if ended.out_of_memory:
+        raise ResourceError(
+            f"{what}, as happens when memory runs out. Use a machine with more memory, or a smaller dataset."
+        )
+    raise DataError(f"{what}. What it printed above says where.")
 
 
 def summary(single: Single) -> dict[str, Any]:

@@ -5,12 +5,14 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from synthetic_records import full_study, write_study
 
+from fglbench import child
 from fglbench.cli import main
 from fglbench.commands import doctor, overrides
 from fglbench.errors import ConfigError
@@ -358,6 +360,22 @@ def test_doctor_fails_where_something_is_wrong(
     assert "PROBLEM  no-such-package" in said
     assert "PROBLEM  mirror" in said
     assert "2 problems: no-such-package, mirror" in said
+
+
+def test_doctor_tries_what_the_commands_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    occupied = tmp_path / "a file"
+    occupied.touch()
+    monkeypatch.delenv("FGLBENCH_MIRROR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(occupied))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
+    monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "raise SystemExit(3)"])
+    assert main(["doctor", "--results", str(occupied)]) == 1
+    said = capsys.readouterr().out
+    assert "4 problems: results, temporary, child process, cache" in said
+    assert "name another folder in TMPDIR" in said and "name another folder in XDG_CACHE_HOME" in said
+    assert re.search(r"PROBLEM +child process +ended with exit status 3\n", said)
 
 
 def test_doctor_asks_for_what_the_package_requires_and_not_for_its_extras() -> None:

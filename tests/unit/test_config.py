@@ -54,6 +54,7 @@ def test_shipped_studies_are_valid(path):
         ({"method": ["local"]}, "my.yaml: method: unknown key. Did you mean 'methods'?"),
         ({"training": {"learning_rte": 1}}, "my.yaml: training.learning_rte: unknown key."),
         ({"training": {"epochs": 3}}, "my.yaml: training.epochs: unknown key. Did you mean 'local_epochs'?"),
+        ({"device": "gpu"}, "my.yaml: device: 'gpu' is not valid. Did you mean 'cuda'?"),
         ({"datasets": ["corra"]}, "my.yaml: datasets[0]: 'corra' is not a dataset. Did you mean 'cora'?"),
         ({"methods": ["local", "fedproxx"]}, "my.yaml: methods[1]: 'fedproxx' is not a method. Did you mean 'fedprox'"),
         (

@@ -7,9 +7,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from fglbench import child
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import PartitionError
-from fglbench.partition import _child
 from fglbench.partition._search import louvain_communities
 from fglbench.partition.base import assign_clients
 from fglbench.partition.schemes import louvain
@@ -107,7 +107,7 @@ def test_igraph_reads_its_seed_and_not_the_global_generator(algorithm):
 
 
 def test_a_search_without_end_is_ended(monkeypatch):
-    monkeypatch.setattr(_child, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
     monkeypatch.setattr(louvain, "TIME_LIMIT_S", 1)
     graph = graph_of(nx.path_graph(6))
     with pytest.raises(PartitionError, match=r"'path'.*Louvain \(python-louvain\) was not done after 1 s.*another"):

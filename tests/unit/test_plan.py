@@ -102,3 +102,24 @@ def test_a_file_of_printed_numbers_in_another_form_is_told_before_anything_runs(
 
 def test_a_sound_plan_has_every_study(studies: Path) -> None:
     assert list(Plan(VALUES, "my.yaml", studies).studies) == ["grid", "sound"]
+
+
+def test_what_the_command_line_gave_is_not_blamed_on_the_file(studies: Path) -> None:
+    given = {"device": "gpu", "training": {"lr": -1.0}, "methods": ["fedavgg"]}
+    values = {**VALUES, **given, "training": {"lr": -1.0, "rounds": 0}, "mode": "slow"}
+    with pytest.raises(ConfigError) as caught:
+        Plan(values, "my.yaml", studies, given=given)
+    places = [": ".join(problem.split(": ")[:2]) for problem in caught.value.problems]
+    assert sorted(places) == [
+        "--config: device",
+        "--config: methods[0]",
+        "--config: training.lr",
+        "my.yaml: mode",
+        "my.yaml: training.rounds",
+    ]
+
+
+def test_what_forbids_downloads_is_named_as_well(studies: Path) -> None:
+    values = {**VALUES, "data": {"download": False}}
+    assert Plan(values, "my.yaml", studies).forbidden == "my.yaml: data.download: false"
+    assert Plan(values, "my.yaml", studies, given=values).forbidden == "--config: data.download: false"

@@ -104,6 +104,7 @@ def states(records: list[dict[str, Any]]) -> list[str]:
     ("harm", "reason"),
     [
         ("raise ValueError('no such thing')", "ValueError: no such thing (log: some.log)"),
+        ("raise ValueError('out of memory?')", "ValueError: out of memory? (log: some.log)"),
         ("ctypes.string_at(0)", "the training process was ended by SIGSEGV (log: some.log)"),
         ("os._exit(0)", "the training process ended with exit status 0 (log: some.log)"),
     ],

@@ -187,6 +187,15 @@ def test_a_bad_configuration_stops_before_any_job(tmp_path: Path):
     assert not (tmp_path / "results").exists()
 
 
+def test_a_bad_value_of_the_command_line_is_said_to_be_there(tmp_path: Path):
+    write_config(tmp_path)
+    done = run_snakemake(tmp_path, "-n", "--config", "device=gpu", "training={lr_rate: 0.1}")
+    output = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "--config: device: 'gpu' is not valid. Did you mean 'cuda'?" in output
+    assert "--config: training.lr_rate: unknown key. Did you mean 'lr'?" in output
+
+
 def test_only_what_the_command_line_gives_is_read_as_yaml_again(tmp_path: Path):
     """Quoted text of a file stays text; entries of lists and mappings after `--config`, which come as text, do not."""
     table = {"name": "t", "title": "5", "reference": {"table": "3"}}
@@ -288,3 +297,13 @@ def test_searches_are_jobs_and_their_settings_come_in_one_file(tmp_path: Path):
     assert override["methods"] == ["fedprox"] and override["settings"]["mu"] in (0.001, 0.1)
     assert [record["trials"] for record in found["searches"]] == [{"complete": 2}]
     assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tune").stdout
+
+
+def test_a_terminal_that_cannot_show_a_sign_is_no_failure(finished: Path, tmp_path: Path):
+    folder = tmp_path / "study"
+    shutil.copytree(finished, folder)
+    shutil.rmtree(folder / "results" / "report")
+    done = run_snakemake(folder, "--cores", "2", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\| fedavg +\| +\d+\.\d \? \d+\.\d \|", done.stdout), done.stdout
+    assert (folder / "results" / "report" / "grid.html").exists()

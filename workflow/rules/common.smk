@@ -16,6 +16,7 @@ from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
+from fglbench.terminal import show_anything
 from fglbench.tracking.postponed import failed_imports
 from fglbench.workplace import claim, look, set_back_times
 
@@ -24,6 +25,7 @@ REFERENCES = STUDIES / "reference"
 PUBLISHED = Path(os.environ.get("FGLBENCH_PUBLISHED") or Path(workflow.basedir) / "results" / "published")
 
 share_package()
+show_anything()
 
 try:
     PLAN = Plan(
@@ -32,6 +34,7 @@ try:
         studies=STUDIES,
         packed=PUBLISHED.resolve(),
         files=[Path(path) for path in workflow.configfiles],
+        given=workflow.config_settings.config,
     )
 except FglbenchError as error:
     raise WorkflowError(str(error)) from None

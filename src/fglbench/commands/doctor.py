@@ -5,10 +5,12 @@ import os
 import platform
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from fglbench.child import nothing, run_in_child
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import StorageError
@@ -27,7 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the findings; exit status 1 where one is a problem."""
     findings = [*_python(), *_packages(), *_machine(), *_mirror(mirror_folder(args.mirror))]
-    findings.append(_writable(args.results))
+    findings += [_writable("results", Path(args.results)), *_temporary(), _child_process()]
+    findings.append(_writable("cache", _snakemake_cache(), "; name another folder in XDG_CACHE_HOME"))
     width = max(len(subject) for _, subject, _ in findings)
     for mark, subject, text in findings:
         print(f"{mark:<7}  {subject:<{width}}  {text}")
@@ -101,9 +104,31 @@ def _mirror(mirror: Path | None) -> Iterator[Finding]:
     yield OK, "mirror", f"{mirror} holds {len(wanted) - len(missing)} of {len(wanted)} datasets{rest}"
 
 
-def _writable(results: str) -> Finding:
+def _writable(subject: str, folder: Path, otherwise: str = "") -> Finding:
     try:
-        check_writable(Path(results))
+        check_writable(folder)
     except StorageError as error:
-        return PROBLEM, "results", str(error)
-    return OK, "results", f"{Path(results).resolve()} can be written"
+        return PROBLEM, subject, f"{error}{otherwise}"
+    return OK, subject, f"{folder.resolve()} can be written"
+
+
+def _temporary() -> Iterator[Finding]:
+    """Partitions and downloads pass through the folder for temporary files."""
+    try:
+        yield _writable("temporary", Path(tempfile.gettempdir()), "; name another folder in TMPDIR")
+    except FileNotFoundError as error:
+        yield PROBLEM, "temporary", f"{error.strerror}; name one in TMPDIR"
+
+
+def _child_process() -> Finding:
+    """Partitions, preparation and training run in processes that this one starts."""
+    try:
+        ended = run_in_child(nothing, {})
+    except OSError as error:
+        return PROBLEM, "child process", f"cannot be started: {error}"
+    return (PROBLEM, "child process", str(ended)) if ended.status else (OK, "child process", "can be started")
+
+
+def _snakemake_cache() -> Path:
+    """Where Snakemake keeps copies of its sources; it cannot start without."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "snakemake")

@@ -5,12 +5,13 @@ the folders of its seeds. The stage itself keeps what is finished, so another gr
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fglbench.config.expand import Expansion, dataset_part, expand
+from fglbench.config.given import blamed
 from fglbench.config.identity import Cell, Part, Spec, seed_batches, seed_ranges, seeds_of
 from fglbench.config.load import load_config, load_study, mirror_of
 from fglbench.config.schema import Config, Study
@@ -40,6 +41,7 @@ class Plan:
         studies: folder of study files.
         packed: folder of packed studies.
         files: that the values were read from, to find keys that they give twice.
+        given: the part of the values that the command line gave; its problems are not the file's.
 
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
@@ -53,6 +55,7 @@ class Plan:
         studies: Path,
         packed: Path | None = None,
         files: Iterable[Path] = (),
+        given: Mapping[str, Any] | None = None,
     ):
         found: list[str] = []
         self.studies: dict[str, Expansion] = {}
@@ -64,11 +67,12 @@ class Plan:
             with _kept(found):
                 self.studies[path.stem] = _expanded(_study(path), str(path))
         if found:
-            raise ConfigError(found)
+            raise ConfigError([blamed(problem, source, given or {}) for problem in found])
         self.root = self.config.results
         mirror = mirror_of(self.config)
         self.mirror = str(mirror) if mirror else None
-        self.forbidden = None if self.config.data.download else f"{source}: data.download: false"
+        forbidden = blamed(f"{source}: data.download: false", source, given or {})
+        self.forbidden = None if self.config.data.download else forbidden
         self.tracked = self.config.tracking.enabled and not self.config.only_finished
         self.components = [str(Path(folder).resolve()) for folder in self.config.components]
         self.searches: dict[str, dict[str, SearchPlan]] = {

@@ -1,16 +1,6 @@
-"""Runs a function in a process of its own, so that a crash or an endless run becomes a named error.
+"""Runs a function on arrays in a process of its own, so that a crash or an endless run becomes a named error."""
 
-The child is `python -m fglbench.partition._child PARENT MODULE FUNCTION OPTIONS INPUT.npz OUTPUT.npz`; it ends with the
-process PARENT.
-"""
-
-import errno
 import importlib
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fglbench.child import Ended, after, run_in_child
 from fglbench.errors import DiskError, PartitionError, ResourceError
-from fglbench.processes import die_with
-from fglbench.storage import read_npz, write_npz
-
-COMMAND = [sys.executable, "-P", "-m", "fglbench.partition._child"]
+from fglbench.storage import disk_trouble, read_npz, write_npz
 
 
 def in_child(
@@ -49,53 +37,38 @@ def in_child(
     with tempfile.TemporaryDirectory(prefix="fglbench-") as folder:
         given, made = Path(folder) / "given.npz", Path(folder) / "made.npz"
         write_npz(given, arrays)
-        command = [*COMMAND, str(os.getpid()), function.__module__, function.__name__, json.dumps(dict(options))]
-        source = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-        try:
-            child = subprocess.run(
-                [*command, str(given), str(made)],
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-        except subprocess.TimeoutExpired as error:
+        place = {"module": function.__module__, "function": function.__name__}
+        request = {**place, "options": dict(options), "given": str(given), "made": str(made)}
+        ended = run_in_child(_compute, request, overdue=after(seconds), quiet=True)
+        if ended.overdue:
             raise PartitionError(
                 f"{what} was not done after {seconds:g} s. Take another scheme, or split on a faster machine."
-            ) from error
-        if child.returncode != 0 or not made.exists():
-            _raise_passing_trouble(child, what, folder)
-            raise PartitionError(f"{what} {_ending(child)}. Take other settings or another scheme.")
+            )
+        if ended.status != 0 or not made.exists():
+            _raise_passing_trouble(ended, what, folder)
+            raise PartitionError(f"{what} {ended}. Take other settings or another scheme.")
         return read_npz(made)["result"]
 
 
-def _raise_passing_trouble(child: "subprocess.CompletedProcess[str]", what: str, folder: str) -> None:
+def _raise_passing_trouble(ended: Ended, what: str, folder: str) -> None:
     """What another try, or another machine, may not meet with: it must not be recorded as if it would come again."""
-    if child.returncode == -signal.SIGKILL or "MemoryError" in child.stderr:
+    if ended.out_of_memory:
         raise ResourceError(
-            f"{what} {_ending(child)}: memory ran out, or the process was killed. Give the same command again, with "
-            "more memory for the job or on another machine."
+            f"{what} {ended}: memory ran out, or the process was killed. Give the same command again, with more "
+            "memory for the job or on another machine."
         )
-    if os.strerror(errno.ENOSPC) in child.stderr:
+    if isinstance(ended.known(), DiskError):
         raise DiskError(
-            f"{what} {_ending(child)}: {Path(folder).parent} is full. Make room there, or name another folder in "
-            "TMPDIR, and give the same command again."
+            f"{what} {ended}: {Path(folder).parent} is full. Make room there, or name another folder in TMPDIR, and "
+            "give the same command again."
         )
 
 
-def _ending(child: "subprocess.CompletedProcess[str]") -> str:
-    if child.returncode < 0:
-        return f"crashed with {signal.Signals(-child.returncode).name}"
-    lines = child.stderr.strip().splitlines()
-    return f"failed with exit status {child.returncode}" + (f" ({lines[-1]})" if lines else "")
-
-
-def _main(parent: str, module: str, function: str, options: str, given: str, made: str) -> None:
-    die_with(int(parent))
-    compute = getattr(importlib.import_module(module), function)
-    write_npz(Path(made), {"result": compute(**read_npz(Path(given)), **json.loads(options))})
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+def _compute(module: str, function: str, options: dict[str, Any], given: str, made: str) -> None:
+    try:
+        result = getattr(importlib.import_module(module), function)(**read_npz(Path(given)), **options)
+        write_npz(Path(made), {"result": result})
+    except Exception as error:
+        if trouble := disk_trouble(error, Path(made)):
+            raise trouble from error
+        raise

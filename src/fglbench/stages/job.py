@@ -7,8 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fglbench.child import python_path
 from fglbench.errors import FglbenchError
 from fglbench.storage import disk_trouble, hash_file, read_json, write_json
+from fglbench.terminal import show_anything
 
 NOT_RUN = "not_run"
 """The key of seeds without results in the list that a job writes; all its other keys are files."""
@@ -16,10 +18,7 @@ NOT_RUN = "not_run"
 
 def share_package() -> None:
     """Lets every job's script import the package that this process uses, in whatever environment the job runs."""
-    source = str(Path(__file__).parents[2])
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if source not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([source, *filter(None, paths)])
+    os.environ["PYTHONPATH"] = python_path()
 
 
 @contextmanager
@@ -30,6 +29,7 @@ def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
     child processes is caught too.
     """
     path = Path(path)
+    show_anything()
     sys.stdout.flush()
     terminal = os.dup(2)
 

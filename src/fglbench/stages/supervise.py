@@ -10,25 +10,19 @@ A child that was told to stop (SIGTERM, as by a scheduler) records nothing: the 
 again as a whole. No torch here: the start of one more process is all that this costs.
 """
 
-import json
-import os
 import resource
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fglbench.child import Ended, run_in_child
 from fglbench.errors import FglbenchError
-from fglbench.stages.job import share_package
+from fglbench.stages._train_child import work
+from fglbench.stages.train import fewer_clients
 
-_COMMAND = [sys.executable, "-P", "-m", "fglbench.stages._train_child"]
-_POLL_S = 0.5  # how long a child that ended without closing its end of the pipe stays unnoticed
 _TOLD_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -45,10 +39,8 @@ class _Run:
     since: float = 0.0
     finished: list[int] = field(default_factory=list)
     memory: str | None = None
-    error: str | None = None
     spoilt: bool = False
-    timed_out: bool = False
-    status: int = 0
+    ended: Ended = field(default_factory=Ended)
 
     def take(self, event: dict[str, Any]) -> None:
         if "begins" in event:
@@ -58,7 +50,6 @@ class _Run:
             self.seed = None
         self.machine |= event.get("machine", {})
         self.memory = event.get("out_of_memory", self.memory)
-        self.error = event.get("error", self.error)
         self.spoilt = event.get("spoilt", self.spoilt)
 
 
@@ -90,11 +81,9 @@ def train_supervised(
     Raises:
         TrainingError: the process could not do its work, or was told to stop. What is finished is kept.
     """
-    share_package()
     left = dict(cells)
     while left:
         request = {
-            "parent": os.getpid(),
             "graph_folder": str(graph_folder),
             "prepared_folder": str(prepared_folder),
             "specs": specs,
@@ -112,15 +101,15 @@ def train_supervised(
             return
         if run.spoilt:
             continue
-        if run.error is not None:
-            raise TrainingError(run.error)
-        if run.seed is None or (-run.status in _TOLD_TO_STOP and not run.timed_out):
+        if run.ended.error is not None:
+            raise TrainingError(run.ended.error)
+        if run.seed is None or (-run.ended.status in _TOLD_TO_STOP and not run.ended.overdue):
             raise TrainingError(
-                f"the training process {_ending(run.status)} without a seed's being to blame; see {log}. Finished "
+                f"the training process {run.ended} without a seed's being to blame; see {log}. Finished "
                 "seeds are kept; the same command goes on."
             )
         state, reason = _outcome(run, timeout_min)
-        fewer = _fewer_clients(run.machine) if state == "oom" else None
+        fewer = fewer_clients(run.machine) if state == "oom" else None
         if fewer is not None:
             print(f"seed {run.seed}: {reason}; again with {fewer} clients at once", flush=True)
             options["chunk_clients"] = fewer
@@ -131,64 +120,22 @@ def train_supervised(
 def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
     """Starts a child and follows it to its end, or to the end of a seed's time."""
     run = _Run()
-    reading, writing = os.pipe()
-    # A session of its own: a Ctrl-C in the terminal ends this process, and by that the child, but fails no cell.
-    child = subprocess.Popen(
-        [*_COMMAND, str(writing)], stdin=subprocess.PIPE, pass_fds=[writing], start_new_session=True
-    )
-    os.close(writing)
-    try:
-        assert child.stdin is not None
-        with suppress(BrokenPipeError), child.stdin as stream:
-            stream.write(json.dumps(request).encode())
-        pending = b""
-        while True:
-            if select.select([reading], [], [], _POLL_S)[0]:
-                found = os.read(reading, 65536)
-                if not found:
-                    break
-                *lines, pending = (pending + found).split(b"\n")
-                for line in lines:
-                    run.take(json.loads(line))
-            elif child.poll() is not None:
-                break
-            if timeout_s is not None and run.seed is not None and time.perf_counter() - run.since > timeout_s:
-                run.timed_out = True
-                _kill(child)
-                break
-    except BaseException:
-        _kill(child)
-        raise
-    finally:
-        os.close(reading)
-        run.status = child.wait()
+
+    def overdue() -> bool:
+        return timeout_s is not None and run.seed is not None and time.perf_counter() - run.since > timeout_s
+
+    run.ended = run_in_child(work, request, on_event=run.take, overdue=overdue)
     return run
 
 
-def _kill(child: "subprocess.Popen[bytes]") -> None:
-    """Ends a child and whatever it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-
-
 def _outcome(run: _Run, timeout_min: float | None) -> tuple[str, str]:
-    if run.timed_out:
+    if run.ended.overdue:
         return "timeout", f"not done after {timeout_min:g} min (jobs.train_timeout_min)"
     if run.memory is not None:
         return "oom", run.memory
-    if -run.status == signal.SIGKILL:
+    if -run.ended.status == signal.SIGKILL:
         return "oom", "the training process was killed by SIGKILL, as the system does where memory runs out"
-    return "failed", f"the training process {_ending(run.status)}"
-
-
-def _ending(status: int) -> str:
-    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-
-
-def _fewer_clients(machine: dict[str, Any]) -> int | None:
-    from fglbench.stages.train import fewer_clients
-
-    return fewer_clients(machine)
+    return "failed", f"the training process {run.ended}"
 
 
 def _record(

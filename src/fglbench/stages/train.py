@@ -5,7 +5,6 @@ it was training. Where memory runs out, a seed is tried again with fewer clients
 there is something to train. The workflow's jobs train in a child process (`stages.supervise`).
 """
 
-import errno
 import gc
 import os
 import platform
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fglbench import registry
 from fglbench.cards import VARIABLE
 from fglbench.errors import StorageError
+from fglbench.out_of_memory import is_out_of_memory
 from fglbench.stages.preprocess import FILE, split_of
 from fglbench.stages.run_record import describe, is_complete, write_record
 from fglbench.storage import exclusive
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from fglbench.federation.record import Result
 
 Progress = Callable[[int, float, float], None]
-
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "can't allocate memory",
-    "cannot allocate memory",
-    "defaultcpuallocator",
-    "bad_alloc",
-    "cublas_status_alloc_failed",
-    "cusparse_status_alloc_failed",
-    "cusparse_status_insufficient_resources",
-)
 
 
 class Watcher:
@@ -180,13 +169,6 @@ def fewer_clients(machine: dict[str, Any]) -> int | None:
 def see(log: str) -> str:
     """The end of a reason."""
     return f" (log: {log})"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python, torch, CUDA or the system says that memory ran out."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return True
-    return any(text in str(error).lower() for text in _OUT_OF_MEMORY)
 
 
 def _free_memory() -> None:
