@@ -22,7 +22,7 @@ EVALUATE_VERSION = 1
 No hash depends on the evaluation, which is repeated without training: its rule and packed records know its version.
 """
 COLLECT_VERSION = 2
-REPORT_VERSION = 4
+REPORT_VERSION = 5
 """Raised when collected records, or tables, figures and reports, are to be made anew of what is there."""
 
 LONGEST_RANGES = 200
