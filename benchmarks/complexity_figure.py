@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from fglbench.reporting.figures_base import LOOK, legend, panels
+from fglbench.reporting.figures_fit import settle
 from fglbench.reporting.palette import Style, styles
 
 AXES = {
@@ -33,6 +34,7 @@ def draw(measured: pd.DataFrame) -> Figure:
         for panel, (quantity, factor) in zip(axes, keys, strict=True):
             _panel(panel, measured[measured["factor"] == factor], quantity, factor, look)
         legend(figure, axes)
+        settle(figure)
     return figure
 
 
@@ -53,6 +55,7 @@ def _panel(panel: Axes, measured: pd.DataFrame, quantity: str, factor: str, look
     panel.set_xticks(ticks[:: 1 + len(ticks) // 6])
     panel.xaxis.set_major_formatter("{x:g}")
     panel.xaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter("{x:g}")
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.set_xlabel(HEADS[factor])
     panel.set_ylabel(AXES[quantity])

@@ -198,7 +198,8 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
 
 
 def summary(single: Single) -> dict[str, Any]:
-    """What a run scored and cost: accuracies at the protocol's reading as fractions, None where there are none."""
+    """What a run scored and cost: accuracies at the protocol's reading as fractions, None where there are none;
+    `selected_round` counts from 0."""
     record = read_json(single.seed_folder("train") / "run.json")
     readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
     scores = readings.get(single.config.protocol.reading)

@@ -188,6 +188,9 @@ def test_train_prints_json_last_and_no_bar_in_a_pipe_and_keeps_the_cell(tmp_path
     assert 0 <= scores["test_accuracy_pooled"] <= 1
     assert scores["total_seconds"] > scores["train_seconds"] + scores["eval_seconds"] > 0
     assert scores["bytes_up"] == scores["bytes_down"] > 0
+    last = scores["selected_round"] + 1  # people count from 1
+    assert f"ok, round {last} selected, trained in" in done.stdout
+    assert f" pooled, round {last} of 4 selected\n" in done.stdout
     folder = tmp_path / scores["folder"]
     assert {path.name for path in folder.iterdir()} == {
         "checkpoint.safetensors",

@@ -85,8 +85,13 @@ def test_a_row_for_every_method_and_factor(tmp_path: Path, monkeypatch: pytest.M
 
     lines = list(table(found))
     assert all(sum(line.split()[:1] == [method] for line in lines) == len(QUANTITIES) for method in TABLE)
-    draw(measured).savefig(tmp_path / "complexity.png")
+    figure = draw(measured)
+    figure.savefig(tmp_path / "complexity.png")
     assert (tmp_path / "complexity.png").stat().st_size > 50_000
+    ticks = [
+        label.get_text() for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels()
+    ]
+    assert [float(text.replace("\N{MINUS SIGN}", "-")) for text in ticks if text]
 
 
 @pytest.mark.slow

@@ -6,16 +6,22 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import rc_context
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from synthetic_records import frame, full_study, run_rows, study_of, write_study
 
 from fglbench.config.schema import FigureKind
 from fglbench.errors import ConfigError
 from fglbench.reporting.figures import KINDS, draw
+from fglbench.reporting.figures_base import FONT, LOOK
+from fglbench.reporting.figures_fit import settle, wrapped
 from fglbench.reporting.figures_ranks import cliques
 from fglbench.reporting.html import FIGURE_WORDS
 from fglbench.reporting.names import figure_files
 from fglbench.reporting.palette import COLOURS, styles
+from fglbench.reporting.records import Study
 from fglbench.stages.figures import make_figures
 
 
@@ -283,3 +289,115 @@ def test_the_stage_writes_exactly_the_promised_files_with_equal_bytes(tmp_path):
     assert names == sorted(figure_files(study.settings))
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+LONG = {
+    "cora": "Computers (largest component)",
+    "citeseer": "Physics (largest component)",
+    "louvain": "Dirichlet (alpha 0.5)",
+    "FedProx": "GCFL+ (relative_thresholds,standardised_by_the_norm_of_all_gradients)",
+    "FedAvg": "FedAvg of all clients, trained parameters",
+    "Local": "Local training without any exchange",
+    "gcn": "gamlp with recursive attention",
+}
+
+
+@pytest.fixture(scope="module")
+def long_study() -> Study:
+    """Long names everywhere, and a second backbone, so that labels name it."""
+    small = full_study(schemes=("louvain",), seeds=2)
+    order = {field: [LONG.get(value, value) for value in values] for field, values in small.settings["order"].items()}
+
+    def renamed(part: pd.DataFrame) -> pd.DataFrame:
+        named = part.replace({field: LONG for field in ("dataset", "scheme", "label", "backbone") if field in part})
+        other = {"backbone": "sage with drawn neighbours", "cell": "other"}
+        return pd.concat([named, named.assign(**other)]) if "backbone" in part else named
+
+    frames = {name: renamed(getattr(small, name)) for name in ("runs", "curves", "partitions", "mixing")}
+    return replace(small, settings=small.settings | {"order": order}, **frames)
+
+
+def settled(study: Study, kind: str, **changes) -> Figure:
+    figure = draw(study, spec(kind, **{"where": {}} | changes))
+    with rc_context(LOOK):
+        settle(figure)
+        figure.draw_without_rendering()
+    return figure
+
+
+def overlapping(boxes: dict[str, Bbox]) -> list[tuple[str, str]]:
+    """Pairs of names whose boxes share more than a pixel."""
+    names = list(boxes)
+    pairs = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
+    return [pair for pair in pairs if Bbox.intersection(*(boxes[name].padded(-1) for name in pair))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_names_neither_overlap_nor_leave_the_figure(long_study, kind):
+    title = "Accuracy of all methods on the largest components of all graphs " * 3
+    figure = settled(long_study, kind, title=title, where={"clients": [5]})
+    renderer = figure.canvas.get_renderer()
+    drawn, sheet = figure.get_tightbbox(renderer), figure.get_size_inches()
+    assert min(*drawn.min, *(sheet - drawn.max)) > -0.01, "something leaves the figure"
+    boxes = {"title of all": figure._suptitle.get_window_extent(renderer)}
+    boxes |= {f"legend {place}": legend.get_window_extent(renderer) for place, legend in enumerate(figure.legends)}
+    for place, axes in enumerate(figure.axes):
+        boxes[f"panel {place}"] = axes.get_window_extent(renderer)
+        texts = {"title": axes.title, "name of x": axes.xaxis.label, "name of y": axes.yaxis.label}
+        boxes |= {
+            f"{what} {place}": text.get_window_extent(renderer) for what, text in texts.items() if text.get_text()
+        }
+    assert len(boxes) >= 3
+    assert overlapping(boxes) == []
+    assert min(axes.get_window_extent(renderer).height for axes in figure.axes) > 1.2 * figure.dpi, (
+        "a panel is squeezed"
+    )
+
+
+def test_names_beside_bars_do_not_overlap(long_study):
+    axes = settled(long_study, "seconds_by_method", where={"clients": [5]}).axes[0]
+    names = {label.get_text(): label.get_window_extent() for label in axes.get_yticklabels()}
+    assert len(names) == 8
+    assert overlapping(names) == []
+    assert axes.get_window_extent().width > 1.2 * axes.figure.dpi
+
+
+def test_texts_are_broken_between_words_and_inside_those_that_are_too_long():
+    assert wrapped("Computers (largest component), 5 clients", 2.0, FONT) == "Computers (largest\ncomponent), 5 clients"
+    assert wrapped("one\ntwo", 2.0, FONT) == "one\ntwo"
+    assert wrapped(" _mine", 2.0, FONT) == " _mine"
+    assert wrapped("breast-cancer-wisconsin", 1.0, FONT) == "breast-\ncancer-\nwisconsin"
+    assert "".join(wrapped("w" * 50, 1.0, FONT).split("\n")) == "w" * 50
+
+
+def whole(axis) -> list[int]:
+    """The labels of an axis inside its range; all of them must be whole numbers."""
+    low, high = sorted(axis.get_view_interval())
+    ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
+    return [int(label.get_text()) for place, label in ticks if low <= place <= high]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_axes_of_rounds_clients_and_classes_show_whole_numbers_alone(size):
+    study = full_study(datasets=("cora",), schemes=("louvain",), seeds=1)
+    renamed = {
+        name: getattr(study, name).replace({"clients": {5: size, 10: size + 1}})
+        for name in ("runs", "curves", "partitions", "mixing")
+    }
+    study = replace(study, settings=study.settings | {"order": {}}, **renamed)
+    partitions, mixing = (frame[frame["client"] < size] for frame in (study.partitions, study.mixing))
+    study = replace(
+        study,
+        curves=study.curves[study.curves["round"] < size],
+        partitions=partitions.assign(classes=[[1] * size] * len(partitions)),
+        mixing=mixing.assign(weights=mixing["weights"].map(lambda row: row[:size])),
+    )
+    rounds = settled(study, "accuracy_per_round").axes[0].xaxis
+    assert whole(rounds) == list(range(1, size + 1))
+    (_, weights, *_) = settled(study, "aggregation_weights", where={"clients": [size]}).axes
+    labels, curves, nodes = settled(study, "labels_and_convergence", where={"clients": [size]}).axes
+    maps = [labels.xaxis, labels.yaxis, weights.xaxis, weights.yaxis]
+    assert [whole(axis) for axis in maps] == [list(range(size))] * 4
+    assert whole(curves.xaxis) == list(range(1, size + 1))
+    assert whole(nodes.yaxis) == [0, 1]
+    assert whole(settled(study, "accuracy_by_clients").axes[0].xaxis) == [size, size + 1]

@@ -1,5 +1,7 @@
 """The report page: complete, self-contained, escaped, and readable in a real browser."""
 
+import base64
+import hashlib
 import re
 from dataclasses import replace
 
@@ -30,6 +32,14 @@ HEADS = """(() => [...document.querySelectorAll('.scroll')].map(box => {
     box.scrollLeft = 0;
     return found;
 }))()"""
+
+# Presses the button by the keyboard's way, and waits until the page says what happened.
+COPY = """new Promise(said => {
+    const [button, status] = [document.querySelector('button'), document.querySelector('[role=status]')];
+    new MutationObserver(() => said(status.textContent)).observe(status, {childList: true});
+    button.focus();
+    button.click();
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +74,35 @@ def test_the_page_holds_everything(page):
 
 def test_the_page_asks_for_nothing(page):
     text = page.read_text(encoding="utf-8")
-    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
-    assert "<script" not in text
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'\"" in text
+    assert text.count("<script") == 1
     assert not re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', text)
     assert "url(" not in text
     assert "@import" not in text
+
+
+def test_every_table_carries_its_files_and_the_page_its_command(page):
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r'<a href="data:([a-z/-]+);charset=utf-8;base64,([^"]*)" download="([^"]*)"', text)
+    carried = {name: (kind, base64.b64decode(content)) for kind, content, name in links}
+    tables = ("main", "main-compared", "wide", "partitions")
+    assert set(carried) == {f"{table}.{suffix}" for table in tables for suffix in ("csv", "tex")}
+    for name in carried.keys() - {"partitions.csv", "partitions.tex"}:
+        assert carried[name][1] == (page.parent / "tables" / name).read_bytes()
+    assert carried["main.csv"][0] == "text/csv" and carried["main.tex"][0] == "application/x-tex"
+    assert carried["partitions.csv"][1].startswith(b"dataset,scheme,clients,nodes per client,")
+    assert '<code id="command">snakemake --cores all small</code>' in text
+
+
+def test_the_contents_lead_to_every_table_and_figure(page):
+    text = page.read_text(encoding="utf-8")
+    nav = text.partition('<nav class="contents"')[2].partition("</nav>")[0]
+    targets = re.findall(r'href="#([^"]*)"', nav)
+    assert targets[:3] == ["tables", "table-main", "table-wide"]
+    assert "figure-accuracy_per_round" in targets
+    assert all(text.count(f'id="{target}"') == 1 for target in targets)
 
 
 def test_titles_and_labels_are_text(tmp_path):
@@ -83,7 +117,7 @@ def test_titles_and_labels_are_text(tmp_path):
     make_tables(tmp_path / "study", tmp_path / "tables", tmp_path)
     make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<script" not in text
+    assert "<script>alert" not in text
     assert text.count("&lt;script&gt;alert(1)") >= 6
 
 
@@ -170,3 +204,25 @@ def test_the_page_is_readable_in_a_browser(page, tmp_path):
                 assert head["height"] < 60, "the first column is too narrow for its text"
             assert window.ask("[...document.images].every(image => image.complete && image.naturalWidth > 500)")
         assert any(head["scrolled"] > 0 for head in heads), "no table was wide enough to scroll at 400 pixels"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "a browser is installed")
+def test_contents_follow_a_wide_page_and_the_command_is_copied(page, tmp_path):
+    with browser.browser(tmp_path / "profile") as window:
+        for width, follows in ((1280, True), (400, False)):
+            window.resize(width, 900)
+            window.open(page)
+            for place in ("figures", "settings"):
+                window.ask(f"document.getElementById('{place}').scrollIntoView()")
+                nav = window.ask("document.querySelector('nav').getBoundingClientRect().toJSON()")
+                assert window.ask("scrollY") > 900
+                assert (nav["top"] >= 0 and nav["bottom"] <= 900) == follows
+                heading = window.ask(f"document.getElementById('{place}').getBoundingClientRect().toJSON()")
+                assert heading["left"] > nav["right"] or not follows
+        allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+        window.call("goog/cdp/execute", cmd="Browser.grantPermissions", params={"permissions": allowed})
+        assert window.ask(COPY) == "Copied"
+        assert window.ask("navigator.clipboard.readText()") == "snakemake --cores all small"
+        assert window.ask("getComputedStyle(document.querySelector('button')).outlineStyle") == "solid"
+        assert window.console() == []

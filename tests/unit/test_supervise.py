@@ -12,6 +12,7 @@ import pytest
 
 from fglbench import registry
 from fglbench.single import one_cell, prepare
+from fglbench.stages.run_record import describe
 from fglbench.stages.supervise import TrainingError, train_supervised
 from fglbench.storage import hash_arrays, read_json, read_npz
 
@@ -199,3 +200,10 @@ train_supervised(**{job.arguments!r})
     parent.wait()
     child.wait(timeout=30)
     assert not list(job.folder.rglob("run.json"))
+
+
+def test_a_line_about_a_run_counts_rounds_from_1():
+    ok = {"outcome": {"state": "ok"}, "selected_round": 0, "train_seconds": 1.5}
+    assert describe(ok) == "ok, round 1 selected, trained in 1.50 s"
+    assert describe({"outcome": {"state": "diverged", "round": 2, "reason": "why"}}) == "diverged in round 3: why"
+    assert describe({"outcome": {"state": "oom", "round": None, "reason": "why"}}) == "oom: why"

@@ -232,6 +232,13 @@ def test_without_a_level_nothing_is_tested():
     assert not any("Separable" in note for note in table.notes)
 
 
+def test_selected_rounds_count_from_1():
+    study = study_of(frame(run_rows([0.8, 0.8])), seeds=[0, 1])  # records of rounds 10 and 11, counted from 0
+    table = build_table(study, table_spec(metric="selected_round"))
+    assert by_label(table)["FedAvg"].text == "11.5 ± 0.7"
+    assert "11.5" in to_csv(table)
+
+
 def test_global_is_printed_but_does_not_compete():
     runs = frame(run_rows([0.9, 0.9], label="Global"), run_rows([0.8, 0.8]), run_rows([0.7, 0.7], label="Local"))
     table = build_table(study_of(runs, seeds=[0, 1]), table_spec())

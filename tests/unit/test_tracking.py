@@ -31,7 +31,8 @@ def run_rows(
     whole = {**common, "split": "", "reading": "", "mean": ""}
     if outcome != "ok":
         return [{**whole, "metric": "outcome", "value": np.nan}]
-    rows = [{**whole, "metric": "train_seconds", "value": 1.5}, {**whole, "metric": "total_seconds", "value": 2.0}]
+    costs = {"train_seconds": 1.5, "total_seconds": 2.0, "selected_round": 2.0}
+    rows = [{**whole, "metric": metric, "value": value} for metric, value in costs.items()]
     for reading in ("val", "last"):
         for mean in ("pooled", "macro"):
             at = {"split": "test", "reading": reading, "mean": mean, "metric": "accuracy"}
@@ -40,7 +41,7 @@ def run_rows(
 
 
 def curve_rows(cell: str) -> pd.DataFrame:
-    """Rows of curves.parquet for one placement; nobody trained in round 1."""
+    """Rows of curves.parquet for one placement; nobody trained in the second round."""
     rounds = np.arange(ROUNDS)
     columns = dict.fromkeys(("val_accuracy", "test_accuracy", "train_seconds"), rounds / ROUNDS)
     loss = np.where(rounds == 1, np.nan, 1.0 / (rounds + 1))
@@ -131,9 +132,10 @@ def test_every_finished_cell_is_one_run_with_parameters_metrics_and_curves(resul
     assert runs["dd"].data.tags["fglbench.outcome"] == "diverged"
     client = mlflow_store._client(done["uri"])
     history = client.get_metric_history(runs["aa"].info.run_id, "round/val_accuracy")
-    assert [(point.step, point.value) for point in history] == [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75)]
+    assert [(point.step, point.value) for point in history] == [(1, 0.0), (2, 0.25), (3, 0.5), (4, 0.75)]
     losses = client.get_metric_history(runs["aa"].info.run_id, "round/train_loss")
-    assert [point.step for point in losses] == [0, 2, 3]
+    assert [point.step for point in losses] == [1, 3, 4]
+    assert run.metrics["selected_round"] == 3, "rounds count from 1"
     assert [file.path for file in client.list_artifacts(runs["aa"].info.run_id)] == ["run.json"]
 
 

@@ -25,6 +25,7 @@ rule track_study:
         mem_mb=grows(2000),
         runtime=grows(60),
     params:
+        version=TRACK_VERSION,
         uri=PLAN.config.tracking.uri,
         server=TRACKED_TO,
         experiment=PLAN.config.tracking.experiment,

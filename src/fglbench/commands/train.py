@@ -62,7 +62,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     for name, text in JOBS.items():
         parser.add_argument(_option(name), type=int, metavar="N", help=text)
     parser.add_argument("--force", action="store_true", help="train again although the cell is there")
-    parser.add_argument("--json", action="store_true", help="last line: one JSON object with the scores and costs")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="last line: one JSON object with the scores and costs; rounds in it count from 0, as in run.json",
+    )
 
 
 def _option(name: str) -> str:
@@ -132,7 +136,7 @@ def _text(done: dict[str, Any]) -> str:
     if done["outcome"] == "ok":
         test, macro, val = (_percent(done[name]) for name in SCORES)
         lines["test accuracy"] = f"{test} pooled, {macro} mean over clients"
-        lines["validation"] = f"{val} pooled, round {done['selected_round']} of {done['rounds_run']} selected, from 0"
+        lines["validation"] = f"{val} pooled, round {done['selected_round'] + 1} of {done['rounds_run']} selected"
     training, evaluating, whole = (done[f"{name}_seconds"] for name in ("train", "eval", "total"))
     lines["seconds"] = f"{training:.2f} training, {evaluating:.2f} evaluating, {whole:.2f} this command"
     lines["peak memory"] = f"{done['peak_memory_mb']:.0f} MiB"

@@ -23,7 +23,9 @@ No hash depends on the evaluation, which is repeated without training: its rule 
 """
 COLLECT_VERSION = 2
 REPORT_VERSION = 5
-"""Raised when collected records, or tables, figures and reports, are to be made anew of what is there."""
+TRACK_VERSION = 2
+"""Raised when collected records, or tables, figures and reports, or the runs in the tracking store, are to be made anew
+of what is there."""
 
 LONGEST_RANGES = 200
 """Characters of a job's seeds in the name of its files, of which file systems allow 255."""

@@ -13,6 +13,7 @@ from fglbench.reporting.figures_bars import seconds_by_method
 from fglbench.reporting.figures_base import LOOK
 from fglbench.reporting.figures_bytes import bytes_by_accuracy
 from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
+from fglbench.reporting.figures_fit import settle
 from fglbench.reporting.figures_heatmap import aggregation_weights, label_heatmap
 from fglbench.reporting.figures_labels import labels_and_convergence
 from fglbench.reporting.figures_ranks import average_ranks
@@ -58,9 +59,7 @@ def draw(study: Study, spec: Mapping[str, Any]) -> Figure:
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Writes `<name>.png` and `<name>.pdf` by renaming. The figure's layout is fixed by this."""
     with rc_context(LOOK):
-        # Placed once, not again for every format.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        settle(figure)  # once, not again for every format
     for suffix in FIGURE_FORMATS:
         with replacing(Path(folder) / f"{name}.{suffix}") as temporary, rc_context(LOOK):
             figure.savefig(temporary, format=suffix, metadata=_METADATA[suffix])

@@ -8,8 +8,21 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.statistics import summarise
-from fglbench.reporting.figures_base import LOOK, for_every_seed, groups, legend, nothing, panel_title, panels, title_of
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, select
+from fglbench.reporting.figures_base import (
+    FONT,
+    LOOK,
+    PANEL_WIDTH,
+    for_every_seed,
+    groups,
+    legend,
+    nothing,
+    panel_title,
+    panels,
+    series_name,
+    title_of,
+)
+from fglbench.reporting.figures_fit import wrapped
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select
 
 _CLIENTS, _SERVER = "#4477aa", "#ee6677"
 
@@ -26,17 +39,18 @@ def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
     with rc_context(LOOK):
         parts = list(groups(seconds, fields, study.order))
         tallest = max(len(part[["label", "backbone"]].drop_duplicates()) for _, part in parts)
-        figure, axes = panels([key for key, _ in parts], title_of(spec), height=max(2.0, 0.28 * tallest + 1.0))
+        names = {series: _name(series, seconds) for series in distinct(seconds, ["label", "backbone"], study.order)}
+        bar = 0.28 + 0.17 * max(name.count("\n") for name in names.values())
+        figure, axes = panels([key for key, _ in parts], title_of(spec), height=max(2.0, bar * tallest + 1.0))
         for panel, (key, part) in zip(axes, parts, strict=True):
-            names = []
-            for row, ((label, backbone), runs) in enumerate(groups(part, ["label", "backbone"], study.order)):
+            bars = list(groups(part, ["label", "backbone"], study.order))
+            for row, (_, runs) in enumerate(bars):
                 total = summarise(runs["train_seconds"].tolist())
                 server = float(runs["server_seconds"].mean())
                 clients = total.mean - server
                 panel.barh(row, clients, color=_CLIENTS, label="local training")
                 panel.barh(row, server, left=clients, xerr=total.std, color=_SERVER, capsize=2, label="server")
-                names.append(f"{label} ({backbone})" if seconds["backbone"].nunique() > 1 else label)
-            panel.set_yticks(range(len(names)), names)
+            panel.set_yticks(range(len(bars)), [names[series] for series, _ in bars])
             panel.invert_yaxis()
             panel.grid(axis="y", visible=False)
             title = panel_title(list(PROBLEM), key[: len(PROBLEM)])
@@ -44,6 +58,11 @@ def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
             panel.set_xlabel("Seconds over all rounds")
         legend(figure, axes)
     return figure
+
+
+def _name(series: tuple[Any, ...], seconds: pd.DataFrame) -> str:
+    """What stands beside a bar: at most 0.45 of the panel wide."""
+    return wrapped(series_name((series[0], series[1]), seconds).strip(), 0.45 * PANEL_WIDTH, FONT)
 
 
 def _seconds(runs: pd.DataFrame) -> pd.DataFrame:

@@ -5,13 +5,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.ticker import MaxNLocator
 
 from fglbench.evaluation.statistics import Summary
+from fglbench.reporting.figures_fit import LINE, width, wrapped
 from fglbench.reporting.palette import Style, styles
 from fglbench.reporting.quantities import QUANTITIES
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select, titled
@@ -37,6 +42,7 @@ LOOK: dict[Any, Any] = {
     "text.parse_math": False,  # labels are the users' words; a dollar is a dollar
 }
 PANEL_WIDTH, PANEL_HEIGHT, MOST_COLUMNS = 3.6, 2.7, 4
+FONT = FontProperties(family=LOOK["font.family"], size=LOOK["font.size"])
 Series = tuple[str, str]
 
 
@@ -161,13 +167,37 @@ def panel_title(fields: list[str], key: tuple[Any, ...]) -> str:
     return titled(fields, key)
 
 
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at whole numbers alone, however few of them the axis covers."""
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
 def legend(figure: Figure, axes: list[Axes]) -> None:
-    """One legend below all panels, each entry once."""
+    """One legend below all panels, each entry once, in as many columns as fit; the figure grows by its rows beyond
+    two."""
     entries: dict[str, Any] = {}
     for panel in axes:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
-    if entries:
-        longest = max(len(name) for name in entries)
-        across = max(1, min(len(entries), int(figure.get_figwidth() * 11 / (longest + 7))))
-        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=across, frameon=False)
+    if not entries:
+        return
+    size = LOOK["legend.fontsize"]
+    font, handle = (
+        FontProperties(family=LOOK["font.family"], size=size),
+        5 * size / 72,
+    )  # a handle and the gaps around it
+    room = figure.get_figwidth() - 0.3
+    names = [wrapped(name, room - handle, font) for name in entries]
+    columns = next(
+        columns
+        for columns in range(len(names), 0, -1)
+        if columns == 1 or sum(width(part, font) + handle for part in _split(names, columns)) <= room
+    )
+    rows = max(sum(name.count("\n") + 1 for name in part) for part in _split(names, columns))
+    figure.set_figheight(figure.get_figheight() + max(0, rows - 2) * (LINE + 0.3) * size / 72)
+    figure.legend(entries.values(), names, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _split(names: list[str], columns: int) -> list[list[str]]:
+    """The names by column, as matplotlib fills them."""
+    return [part.tolist() for part in np.array_split(names, columns)]

@@ -19,6 +19,7 @@ from fglbench.reporting.figures_base import (
     series_name,
     series_styles,
     title_of,
+    whole_numbers,
 )
 from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 
@@ -35,6 +36,7 @@ def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study:
     for series, part in groups(rows, ["label", "backbone"], study.order):
         x, values = _by_round(part, "test_accuracy")
         _band(panel, x, values * 100, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
+    whole_numbers(panel.xaxis)
     panel.set_xlabel("Round")
     panel.set_ylabel("Test accuracy (%)")
 
@@ -66,6 +68,8 @@ def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label:
                 _band(panel, x, values * 100, name, look[series[:2]])
             panel.set_title(panel_title(list(PROBLEM), key))
             panel.set_xlabel(x_label)
+            if bring_together is _by_round:
+                whole_numbers(panel.xaxis)
             panel.set_ylabel(f"{spec.get('split', 'test').capitalize()} accuracy (%)")
         legend(figure, axes)
     return figure

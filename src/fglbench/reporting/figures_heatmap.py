@@ -8,9 +8,17 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from fglbench.reporting.figures_base import LOOK, groups, nothing, of_partitions, panel_title, panels, title_of
+from fglbench.reporting.figures_base import (
+    LOOK,
+    groups,
+    nothing,
+    of_partitions,
+    panel_title,
+    panels,
+    title_of,
+    whole_numbers,
+)
 from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 
 MOST_NUMBERS = 100
@@ -82,11 +90,13 @@ def _draw_weights(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -
 def _heatmap(figure: Figure, panel: Axes, values: np.ndarray, title: str, unit: str) -> None:
     image = panel.imshow(values, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
     panel.set_title(title, fontsize=9.5)
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_numbers(panel.xaxis)
+    whole_numbers(panel.yaxis)
     bar = figure.colorbar(image, ax=panel, fraction=0.05, pad=0.03)
     bar.set_label(unit, fontsize=9)
     bar.ax.tick_params(labelsize=8)
+    if np.issubdtype(values.dtype, np.integer):
+        whole_numbers(bar.ax.yaxis)
 
 
 def _counts(histograms: list[Any]) -> np.ndarray:

@@ -10,11 +10,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.statistics import critical_difference, mean_ranks
-from fglbench.reporting.figures_base import LOOK, empty, nothing, panels, scored, series_name, series_styles, title_of
+from fglbench.reporting.figures_base import (
+    FONT,
+    LOOK,
+    empty,
+    nothing,
+    panels,
+    scored,
+    series_name,
+    series_styles,
+    title_of,
+)
+from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.palette import Style
 from fglbench.reporting.records import PROBLEM, Study, distinct, select
 
 _ALPHA = 0.05
+_WIDTH = 7.2  # of the panel, in inches
 
 
 def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
@@ -42,10 +54,14 @@ def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
     difference = critical_difference(len(average), datasets.nunique(), _ALPHA)
     look = series_styles(study)
     names = [series_name((str(label), str(backbone)), chosen) for label, backbone in average.index]
+    written = [
+        wrapped(f"{name}  {rank:.2f}", 0.45 * _WIDTH, FONT) for name, rank in zip(names, average.tolist(), strict=True)
+    ]
+    row = 0.28 + 0.17 * max(text.count("\n") for text in written)
     colours = [look[str(label), str(backbone)] for label, backbone in average.index]
     with rc_context(LOOK):
-        figure, (axes,) = panels([("",)], title_of(spec), width=7.2, height=1.1 + 0.28 * len(average))
-        _draw(axes, names, average.to_numpy(), colours, difference)
+        figure, (axes,) = panels([("",)], title_of(spec), width=_WIDTH, height=1.1 + row * len(average))
+        _draw(axes, written, average.to_numpy(), colours, difference)
         axes.set_xlabel(
             f"Average rank over {datasets.nunique()} datasets (1 is best);\n"
             f"bars join methods within the critical difference {difference:.2f} (Nemenyi, {_ALPHA:.0%})"
@@ -64,18 +80,18 @@ def _left_out(study: Study, spec: Mapping[str, Any], chosen: pd.DataFrame) -> st
     return f"\nleft out, without a complete cell: {names}" if names else ""
 
 
-def _draw(axes: Axes, names: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:
+def _draw(axes: Axes, written: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:
     """A row for each method: its point, with its name and rank beside it; below them the bars."""
-    for row, (name, rank, style) in enumerate(zip(names, average, look, strict=True)):
-        axes.plot([rank], [-row], color=style.colour, marker=style.marker, linestyle="none", label=name)
-        axes.annotate(f"{name}  {rank:.2f}", (rank, -row), (8, 0), textcoords="offset points", va="center")
+    for row, (text, rank, style) in enumerate(zip(written, average, look, strict=True)):
+        axes.plot([rank], [-row], color=style.colour, marker=style.marker, linestyle="none")
+        axes.annotate(text, (rank, -row), (8, 0), textcoords="offset points", va="center")
     bars = cliques(average, difference)
     for place, (first, last) in enumerate(bars):
-        low, high, y = average[first], average[last], -len(names) - 0.7 * place
+        low, high, y = average[first], average[last], -len(written) - 0.7 * place
         axes.plot([low, high], [y, y], color="#374151", linewidth=3.2, solid_capstyle="round")
-    axes.set_xlim(1 - 0.15, len(names) + 0.9)
-    axes.set_ylim(-len(names) - 0.7 * max(len(bars), 1), 0.8)
-    axes.set_xticks(range(1, len(names) + 1))
+    axes.set_xlim(1 - 0.15, len(written) + 0.9)
+    axes.set_ylim(-len(written) - 0.7 * max(len(bars), 1), 0.8)
+    axes.set_xticks(range(1, len(written) + 1))
     axes.set_yticks([])
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)

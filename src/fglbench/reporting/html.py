@@ -1,6 +1,7 @@
-"""One self-contained page per study: no script, no request to any network."""
+"""One self-contained page per study: no request to any network; its only script fills the clipboard."""
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,11 +14,12 @@ from markupsafe import Markup, escape
 from fglbench.checksums import check_made
 from fglbench.errors import StorageError
 from fglbench.reporting.captions import flattened
+from fglbench.reporting.cells import Table
 from fglbench.reporting.names import is_compared
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.partitions import partition_table
 from fglbench.reporting.records import Study
-from fglbench.reporting.render import environment, fragment, to_html
+from fglbench.reporting.render import RENDERERS, environment, fragment, to_html
 
 FIGURE_WORDS = {
     "accuracy_per_round": "Accuracy after each round: mean over seeds, band of one sample standard deviation.",
@@ -41,13 +43,16 @@ FIGURE_WORDS = {
     "evaluation: mean over seeds, bars of one sample standard deviation of the sum.",
 }
 
+DOWNLOADS = {"csv": ("CSV", "text/csv;charset=utf-8"), "tex": ("LaTeX", "application/x-tex;charset=utf-8")}
+
 
 def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
     """The report of a study.
 
     Args:
         study: its records.
-        tables_folder: `<table>.html` and `<table>-compared.html`, as `render.to_html` writes them.
+        tables_folder: `<table>.html` and `<table>-compared.html`, as `render.to_html` writes them; beside each of
+            them its `.csv` and `.tex`, which the page carries along.
         figures_folder: `<figure>.png`.
 
     Raises:
@@ -57,10 +62,13 @@ def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
     tables = []
     for spec in settings.get("tables") or []:
         stems = [spec["name"], *([f"{spec['name']}-compared"] if is_compared(settings, spec) else [])]
-        pages = [_read(Path(tables_folder) / f"{stem}.html", "tables").decode("utf-8") for stem in stems]
-        tables.append({"spec": spec, "parts": [Markup(fragment(page)) for page in pages]})
+        title = spec.get("title") or spec["name"]
+        tables.append(
+            {"name": spec["name"], "title": title, "parts": [_part(Path(tables_folder), stem) for stem in stems]}
+        )
     figures = [_figure(spec, Path(figures_folder)) for spec in settings.get("figures") or []]
     partitions = partition_table(study)
+    script = environment().get_template("copy.js").render()
     return (
         environment()
         .get_template("report.html.j2")
@@ -70,7 +78,7 @@ def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
             notes=_paragraphs(settings.get("notes")),
             tables=tables,
             figures=figures,
-            partitions=Markup(fragment(to_html(partitions))) if partitions.rows else None,
+            partitions=_partitions(partitions) if partitions.rows else None,
             outcomes=outcome_counts(study.runs),
             facts=_facts(study),
             sections=[
@@ -83,8 +91,31 @@ def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
                 )
             ],
             raw=_raw(settings),
+            command=f"snakemake --cores all {settings['name']}",
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
         )
     )
+
+
+def _part(folder: Path, stem: str) -> dict[str, Any]:
+    """One table of the page: what is shown, and its files to be downloaded."""
+    page = _read(folder / f"{stem}.html", "tables").decode("utf-8")
+    files = [_file(f"{stem}.{suffix}", _read(folder / f"{stem}.{suffix}", "tables")) for suffix in DOWNLOADS]
+    return {"table": Markup(fragment(page)), "files": files}
+
+
+def _partitions(table: Table) -> dict[str, Any]:
+    """The table of partitions, which has no files in the folder of tables."""
+    files = [_file(f"partitions.{suffix}", RENDERERS[suffix](table).encode("utf-8")) for suffix in DOWNLOADS]
+    return {"table": Markup(fragment(to_html(table))), "files": files}
+
+
+def _file(name: str, content: bytes) -> dict[str, str]:
+    """A file inside the page: its name, what the link to it says, and its address."""
+    words, media_type = DOWNLOADS[name.rpartition(".")[2]]
+    address = f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"
+    return {"name": name, "words": words, "address": address}
 
 
 def outcome_counts(runs: pd.DataFrame) -> list[tuple[str, int]]:
@@ -116,7 +147,13 @@ def _figure(spec: Mapping[str, Any], folder: Path) -> dict[str, str]:
     if spec["kind"] != "label_heatmap":
         words += " Cells in which a seed did not end well are not drawn."
     title = spec.get("title") or spec["name"]
-    return {"title": title, "words": words, "alt": f"{title}. {words}", "source": f"data:image/png;base64,{picture}"}
+    return {
+        "name": spec["name"],
+        "title": title,
+        "words": words,
+        "alt": f"{title}. {words}",
+        "source": f"data:image/png;base64,{picture}",
+    }
 
 
 def _read(path: Path, stage: str) -> bytes:

@@ -9,9 +9,10 @@ class Quantity(NamedTuple):
     Attributes:
         title: its words in captions and on axes.
         unit: printed unit, "" where there is none.
-        scale: printed value = stored value x scale.
+        scale: see `shown`.
         better: "higher", "lower", or None where no direction is better.
         timed: whether values from different devices must not be averaged or compared.
+        first: what is added, of what records count from 0 and people from 1.
     """
 
     title: str
@@ -19,6 +20,11 @@ class Quantity(NamedTuple):
     scale: float
     better: str | None
     timed: bool = False
+    first: float = 0.0
+
+    def shown(self, stored: float) -> float:
+        """The printed value of a stored one."""
+        return stored * self.scale + self.first
 
 
 QUANTITIES = {
@@ -35,7 +41,7 @@ QUANTITIES = {
     "peak_memory_mb": Quantity("peak memory", "MiB", 1.0, "lower", timed=True),
     "bytes_up": Quantity("upload", "MB", 1e-6, "lower"),
     "bytes_down": Quantity("download", "MB", 1e-6, "lower"),
-    "selected_round": Quantity("selected round (the first is 0)", "", 1.0, None),
+    "selected_round": Quantity("selected round", "", 1.0, None, first=1.0),
 }
 
 

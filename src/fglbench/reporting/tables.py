@@ -113,7 +113,7 @@ def _cell(group: pd.DataFrame | None, study: Study, spec: Mapping[str, Any], uni
         state = _state(row)
         states.append(state)
         if row is not None and state == "ok":
-            values[seed] = float(row["value"]) * unit.scale
+            values[seed] = unit.shown(float(row["value"]))
         else:
             missing.setdefault(_reason(state, row), []).append(str(seed))
     details = [f"seed{'s' * (len(at) > 1)} {', '.join(at)}: {reason}" for reason, at in missing.items()]

@@ -47,11 +47,12 @@ def is_complete(folder: Path, cell: str, split: str | None) -> bool:
 
 
 def describe(record: dict[str, Any]) -> str:
-    """One line about a finished run."""
+    """One line about a finished run, for people: its rounds count from 1."""
     outcome = record["outcome"]
     if outcome["state"] != "ok":
-        return f"{outcome['state']} (round {outcome['round']}): {outcome['reason']}"
-    return f"ok, round {record['selected_round']} selected, trained in {record['train_seconds']:.2f} s"
+        at = "" if outcome["round"] is None else f" in round {outcome['round'] + 1}"
+        return f"{outcome['state']}{at}: {outcome['reason']}"
+    return f"ok, round {record['selected_round'] + 1} selected, trained in {record['train_seconds']:.2f} s"
 
 
 def write_record(

@@ -28,7 +28,7 @@ class TrackedRun:
         outcome: "ok", "diverged", ...
         parameters: short texts.
         metrics: final values of the protocol's reading, none of them nan.
-        curves: per metric, (round, value) pairs without nan.
+        curves: per metric, (round, value) pairs without nan. A store is for people: its rounds count from 1.
         seconds: of training since its start, by round.
         record: the cell's `run.json`, or None where only the tables are there.
         total_seconds: of the training job.
@@ -111,13 +111,13 @@ def _metrics(rows: pd.DataFrame, reading: str) -> Iterator[tuple[str, float]]:
     columns = [rows[name].tolist() for name in ("split", "reading", "mean", "metric", "value")]
     for split, at, mean, metric, value in zip(*columns, strict=True):
         if at in ("", reading) and not math.isnan(value):
-            yield (f"{split}_{metric}_{mean}" if split else metric), float(value)
+            yield (f"{split}_{metric}_{mean}" if split else metric), float(value) + (metric == "selected_round")
 
 
 def _points(rounds: pd.DataFrame, name: str) -> Iterator[tuple[int, float]]:
     for number, value in zip(rounds["round"].tolist(), rounds[name].tolist(), strict=True):
         if not math.isnan(value):
-            yield int(number), float(value)
+            yield int(number) + 1, float(value)
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
