@@ -165,7 +165,11 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
-            "my.yaml: backbones[0].printed: only methods have other names in a reference file.",
+            "my.yaml: backbones[0].printed.backbone: other names in a reference file have the dataset of an entry of",
+        ),
+        (
+            {"datasets": [{"name": "cora", "printed": {"method": "x"}}]},
+            "my.yaml: datasets[0].printed.method: other names in a reference file have the dataset of an entry of",
         ),
         (
             {"methods": [{"name": "fedavg", "printed": {"varient": "x"}}]},

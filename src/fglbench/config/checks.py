@@ -15,6 +15,13 @@ from fglbench.errors import FglbenchError, suggest
 from fglbench.partition.split import held_out_nodes
 from fglbench.reporting.quantities import QUANTITIES
 
+_PRINTED = {
+    "dataset": ("dataset",),
+    "scheme": ("partition",),
+    "method": ("method", "backbone", "variant"),
+    "backbone": (),
+}
+
 
 def study_problems(study: Study) -> list[str]:
     """Everything wrong in a well-typed study: names, settings, duplicates, counts."""
@@ -128,8 +135,12 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
             found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
         if kind != "dataset" and entry.protocol:
             found.append(f"{where}.protocol: only datasets have a protocol of their own.")
-        if kind != "method" and entry.printed:
-            found.append(f"{where}.printed: only methods have other names in a reference file.")
+        for column in entry.printed:
+            if column not in _PRINTED[kind]:
+                found.append(
+                    f"{where}.printed.{column}: other names in a reference file have the dataset of an entry of "
+                    "datasets, the partition of one of partitions, and method, backbone and variant of one of methods."
+                )
     return found
 
 
