@@ -13,6 +13,8 @@ from fglbench.errors import DataError
 PRINTED = {
     "cora": (2_708, 10_556, 1_433, 7),
     "citeseer": (3_327, 9_104, 3_703, 6),
+    "cora-fedgta": (2_708, 10_556, 1_433, 7),
+    "citeseer-fedgta": (3_327, 9_104, 3_703, 6),
     "pubmed": (19_717, 88_648, 500, 3),
     "computers": (13_752, 491_722, 767, 10),
     "photo": (7_650, 238_162, 745, 8),
@@ -33,7 +35,7 @@ def test_counts_are_the_printed_ones(name):
 
 
 def test_every_row_is_complete():
-    assert len(catalogue.names()) == 20
+    assert len(catalogue.names()) == 22
     for name in catalogue.names():
         spec = catalogue.get(name)
         assert all([spec.title, spec.about, spec.source, spec.citation, spec.license, spec.nodes, spec.classes]), name

@@ -75,6 +75,15 @@ def test_shipped_studies_are_valid(path):
         ({"partitions": ["whole"]}, "my.yaml: partitions[0]: 'whole' is what centralised methods use"),
         ({"clients": [0]}, "my.yaml: clients[0]: 0: a federation has at least 1 client."),
         ({"clients": [3000]}, "my.yaml: clients[0]: 3000 clients cannot share the 2708 nodes of 'cora'."),
+        (
+            {"partitions": ["native"]},
+            "my.yaml: partitions: 'native' needs a dataset that comes split, and 'cora' does not. Those that do: "
+            "citeseer-fedgta, cora-fedgta.",
+        ),
+        (
+            {"datasets": ["cora-fedgta"], "partitions": ["native"], "clients": [10, 5]},
+            "my.yaml: clients[1]: 5: 'cora-fedgta' comes split into 10 clients, and 'native' takes these.",
+        ),
         ({"clients": []}, "my.yaml: clients: the list is empty"),
         ({"methods": []}, "my.yaml: methods: the list is empty"),
         ({"clients": [5, 5]}, "my.yaml: clients: 5 is listed 2 times."),
@@ -157,7 +166,11 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
-            "my.yaml: backbones[0].printed: only methods have other names in a reference file.",
+            "my.yaml: backbones[0].printed.backbone: other names in a reference file have the dataset of an entry of",
+        ),
+        (
+            {"datasets": [{"name": "cora", "printed": {"method": "x"}}]},
+            "my.yaml: datasets[0].printed.method: other names in a reference file have the dataset of an entry of",
         ),
         ({"tables": [{"name": "t", "title": "T", "separable": 5}]}, "my.yaml: tables[0].separable"),
         (

@@ -285,3 +285,15 @@ def test_grids_that_contradict_each_other_are_refused():
     grids = [{"methods": ["fedavg"]}, {"methods": ["fedavg"], "training": {"lr": 0.5}}]
     with pytest.raises(ConfigError, match=r"grids: two of them train .cora, louvain, 5, fedavg, gcn, 0. differently"):
         expand(study(grids=grids))
+
+
+def test_datasets_and_schemes_may_have_other_names_in_a_reference_file():
+    changes = {
+        "datasets": [{"name": "cora-fedgta", "label": "Cora", "printed": {"dataset": "cora"}}, "citeseer"],
+        "partitions": [{"name": "native", "printed": {"partition": "louvain"}}],
+    }
+    names = expand(study(**changes)).names
+    assert names["dataset"] == {"Cora": "cora", "citeseer": "citeseer"}
+    assert names["scheme"] == {"native": "louvain"}
+    plain = study(datasets=["cora-fedgta"], partitions=["native"])
+    assert expand(study(**changes)).cells[0] == expand(plain).cells[0]

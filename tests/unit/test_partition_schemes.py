@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -25,7 +26,7 @@ from fglbench.seeding import numpy_stream
 from fglbench.stages.split import load_split, split
 from fglbench.storage import hash_file, write_json, write_npz
 
-SCHEMES = [name for name in registry.names("scheme") if name != "whole"]
+SCHEMES = [name for name in registry.names("scheme") if name not in ("whole", "native")]
 SOURCE = Path(__file__).parents[2] / "src"
 # Mild label skew: the default leaves a client of a tiny graph without a node more often than not.
 MILD = {"dirichlet": {"alpha": 50.0}}
@@ -207,6 +208,30 @@ def test_whole_gives_all_nodes_to_one_client_and_refuses_more():
     assert assign_clients(graph, "star", "whole", 1, {}, seed=0).parts[0].tolist() == list(range(20))
     with pytest.raises(PartitionError, match=r"'whole', 2 clients: .*1 client"):
         assign_clients(graph, "star", "whole", 2, {}, seed=0)
+
+
+def test_native_takes_the_clients_of_the_dataset():
+    graph = replace(graph_of(GRAPHS["star"]), clients=np.arange(20) * 7 % 3)
+    parts = assign_clients(graph, "star", "native", 3, {}, seed=0).parts
+    assert [part.tolist() for part in parts] == [[n for n in range(20) if n * 7 % 3 == client] for client in range(3)]
+    with pytest.raises(PartitionError, match=r"'native', 2 clients: the dataset comes split into 3 clients; ask for 3"):
+        assign_clients(graph, "star", "native", 2, {}, seed=0)
+    with pytest.raises(PartitionError, match="does not come split into clients"):
+        assign_clients(graph_of(GRAPHS["star"]), "star", "native", 2, {}, seed=0)
+
+
+def test_the_clients_of_a_dataset_are_stored_split_and_part_of_a_split_s_request(tmp_path):
+    spec = {"dataset": "caves", "scheme": "native", "clients": 2, "settings": {}, "split": {"held_out": 0.25}}
+    requests = []
+    for clients in (np.arange(48) % 2, np.arange(48) // 24):
+        save_graph(replace(graph_of(GRAPHS["communities"]), clients=clients), tmp_path / "graph", {})
+        split(tmp_path / "graph", spec, [0], tmp_path / "split")
+        made = load_split(tmp_path / "split/seed0")
+        assert len(made.held_out) == 12
+        for client, nodes in enumerate(np.split(made.nodes, made.ptr[1:-1])):
+            assert nodes.tolist() == [n for n in range(48) if clients[n] == client and n not in made.held_out]
+        requests.append(json.loads((tmp_path / "split/seed0/card.json").read_text())["request"])
+    assert requests[0]["graph"] != requests[1]["graph"]
 
 
 def test_random_sizes_differ_by_at_most_one():

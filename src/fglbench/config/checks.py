@@ -15,6 +15,13 @@ from fglbench.errors import FglbenchError, suggest
 from fglbench.partition.split import held_out_nodes
 from fglbench.reporting.quantities import QUANTITIES
 
+_PRINTED = {
+    "dataset": ("dataset",),
+    "scheme": ("partition",),
+    "method": ("method", "backbone", "variant"),
+    "backbone": (),
+}
+
 
 def study_problems(study: Study) -> list[str]:
     """Everything wrong in a well-typed study: names, settings, duplicates, counts."""
@@ -39,6 +46,7 @@ def study_problems(study: Study) -> list[str]:
     found += seed_problems("seeds", study.seeds)
     found += change_problems(study)
     found += _client_problems(study)
+    found += _native_problems(study)
     found += _protocol_problems(study)
     for key, shown in (("tables", study.tables), ("figures", study.figures)):
         names = [item.name for item in shown]
@@ -127,8 +135,12 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
             found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
         if kind != "dataset" and entry.protocol:
             found.append(f"{where}.protocol: only datasets have a protocol of their own.")
-        if kind != "method" and entry.printed:
-            found.append(f"{where}.printed: only methods have other names in a reference file.")
+        for column in entry.printed:
+            if column not in _PRINTED[kind]:
+                found.append(
+                    f"{where}.printed.{column}: other names in a reference file have the dataset of an entry of "
+                    "datasets, the partition of one of partitions, and method, backbone and variant of one of methods."
+                )
     return found
 
 
@@ -173,6 +185,33 @@ def _client_problems(study: Study) -> list[str]:
             if count > left and any(grid.clients is None or count in grid.clients for grid in grids)
         ]
     return found
+
+
+def _native_problems(study: Study) -> list[str]:
+    """The scheme `native` is for datasets that come split, and for their own numbers of clients."""
+    found = []
+    for grid in grids_of(study):
+        if "native" not in (entry.name for _, entry in chosen(study.partitions, grid.partitions)):
+            continue
+        counts = [count for count in study.clients if grid.clients is None or count in grid.clients]
+        for _, entry in chosen(study.datasets, grid.datasets):
+            try:
+                own = catalogue.get(entry.name).native_clients
+            except FglbenchError:
+                continue  # said already
+            if not own:
+                split = ", ".join(name for name in catalogue.names() if catalogue.get(name).native_clients)
+                found.append(
+                    f"partitions: 'native' needs a dataset that comes split, and '{entry.name}' does not. Those that "
+                    f"do: {split}."
+                )
+            found += [
+                f"clients[{study.clients.index(count)}]: {count}: '{entry.name}' comes split into {own} clients, and "
+                "'native' takes these."
+                for count in counts
+                if own and count != own
+            ]
+    return list(dict.fromkeys(found))
 
 
 def _entry_text(entry: tuple[str, str]) -> str:

@@ -54,9 +54,12 @@ class Expansion:
 
     @cached_property
     def names(self) -> dict[str, dict[str, str]]:
-        """For the axes whose values are labels: label -> name of the component, as papers' reference files have it."""
+        """For the axes whose values are labels: label -> its name in papers' reference files."""
         axes = {"dataset": self.study.datasets, "scheme": self.study.partitions, "backbone": self.study.backbones}
-        return {axis: {label: entry.name for label, entry in _labelled(entries)} for axis, entries in axes.items()}
+        return {
+            axis: {label: next(iter(entry.printed.values()), entry.name) for label, entry in _labelled(entries)}
+            for axis, entries in axes.items()
+        }
 
     @cached_property
     def printed(self) -> dict[str, dict[str, str]]:

@@ -38,7 +38,8 @@ datasets:
 
 `training` holds keys of `training` that differ for that dataset, backbone or method; `protocol` keys of
 `protocol` that differ for that dataset, among `split`, `setting` and `features`; `printed` what a method, its
-backbone and its variant are called in the paper's reference file, where that is not their name.
+backbone and its variant, or a `dataset` or a `partition`, are called in the paper's reference file, where that is not
+their name.
 
 Numbers in scientific notation need a dot and a sign for YAML to read them as numbers: `1.0e-3`, not `1e-3`.
 """

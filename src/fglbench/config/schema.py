@@ -27,8 +27,8 @@ class Entry(Section):
     protocol: dict[str, Any] = Field(
         {}, description="Of a dataset: keys of `protocol` that differ there, of `split`, `setting` and `features`."
     )
-    printed: dict[Literal["method", "backbone", "variant"], str] = Field(
-        {}, description="For a method: what the paper's reference file has for it, where that is not its name."
+    printed: dict[Literal["dataset", "partition", "method", "backbone", "variant"], str] = Field(
+        {}, description="What the paper's reference file has for it, by column, where that is not its name."
     )
 
     @property

@@ -26,6 +26,7 @@ class Graph:
         masks: official split, names from {"train", "val", "test"} to [num_nodes] bool; empty where there is none.
         cleaning: what canonicalisation did: `stored_entries`, `duplicates_removed`, `self_loops_removed`,
             `reverse_added` (entries whose reverse was missing), all counts of directed entries.
+        clients: [num_nodes] int64, the client of each node, counted from 0; None where the dataset does not come split.
     """
 
     edges: np.ndarray
@@ -34,6 +35,7 @@ class Graph:
     classes: int
     masks: dict[str, np.ndarray] = field(default_factory=dict)
     cleaning: dict[str, int] = field(default_factory=dict)
+    clients: np.ndarray | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -64,6 +66,7 @@ class Graph:
             features=self.features[nodes],
             labels=self.labels[nodes],
             masks={name: mask[nodes] for name, mask in self.masks.items()},
+            clients=None if self.clients is None else self.clients[nodes],
         )
 
 
@@ -121,6 +124,7 @@ def graph_arrays(graph: Graph) -> dict[str, np.ndarray]:
         "labels": graph.labels.astype(np.int64),
         **feature_arrays(graph.features),
         **{f"mask_{name}": mask.astype(bool) for name, mask in graph.masks.items()},
+        **({} if graph.clients is None else {"clients": graph.clients.astype(np.int64)}),
     }
 
 
@@ -159,6 +163,7 @@ def load_graph(folder: Path, features: bool = True) -> Graph:
         classes=card["classes"],
         masks=masks,
         cleaning=card["cleaning"],
+        clients=arrays.get("clients"),
     )
 
 

@@ -18,7 +18,8 @@ def data_card(graph: Graph) -> dict[str, Any]:
         nodes, edges (undirected), features, classes; density (edges / possible pairs), average_degree, isolated_nodes,
         connected_components, largest_component (nodes), edge_homophily (share of the edges between labelled nodes that
         join one class; None without such edges), label_histogram (nodes per class), unlabelled, feature_density (share
-        of non-zero values), feature_storage ("csr" or "dense"), masks (nodes per official mask).
+        of non-zero values), feature_storage ("csr" or "dense"), masks (nodes per official mask); client_nodes (nodes
+        per client) where the dataset comes split.
     """
     nodes, edges = graph.num_nodes, graph.num_edges
     degree = np.bincount(graph.edges[0], minlength=nodes)
@@ -46,6 +47,7 @@ def data_card(graph: Graph) -> dict[str, Any]:
         "feature_density": stored / (nodes * graph.num_features),
         "feature_storage": storage,
         "masks": {role: int(mask.sum()) for role, mask in graph.masks.items()},
+        **({} if graph.clients is None else {"client_nodes": np.bincount(graph.clients).tolist()}),
     }
 
 
@@ -63,6 +65,12 @@ def format_card(card: Mapping[str, Any]) -> str:
             "nodes removed",
             f"{cleaning['nodes_removed']:,} outside the largest component" if "nodes_removed" in cleaning else "",
         ),
+        (
+            "copies removed",
+            f"{cleaning['copies_removed']:,} that a client had of its own nodes"
+            if cleaning.get("copies_removed")
+            else "",
+        ),
         ("features", f"{card['features']:,}, {card['feature_density']:.2%} non-zero, stored {card['feature_storage']}"),
         ("classes", f"{card['classes']:,}"),
         ("density", f"{card['density']:.3g}"),
@@ -76,6 +84,7 @@ def format_card(card: Mapping[str, Any]) -> str:
         ("nodes per class", " ".join(f"{count:,}" for count in card["label_histogram"])),
         ("unlabelled nodes", f"{card['unlabelled']:,}"),
         ("official split", ", ".join(f"{role} {size:,}" for role, size in card["masks"].items()) or "none"),
+        ("nodes per client", " ".join(f"{count:,}" for count in card.get("client_nodes", []))),
         *(
             (key.replace("_", " "), str(card[key]))
             for key in ("source", "citation", "license", "content_hash")

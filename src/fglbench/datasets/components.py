@@ -1,5 +1,7 @@
 """The largest connected component of a graph."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
@@ -13,18 +15,9 @@ def largest_component(graph: Graph) -> Graph:
     (undirected), counted after the other steps.
     """
     _, component = connected_components(graph.adjacency(), directed=False)
-    keep = component == np.bincount(component).argmax()
-    position = np.cumsum(keep) - 1
-    inside = keep[graph.edges[0]]
-    return Graph(
-        edges=position[graph.edges[:, inside]],
-        features=graph.features[np.flatnonzero(keep)],
-        labels=graph.labels[keep],
-        classes=graph.classes,
-        masks={role: mask[keep] for role, mask in graph.masks.items()},
-        cleaning={
-            **graph.cleaning,
-            "nodes_removed": int((~keep).sum()),
-            "edges_removed": int((~inside).sum()) // 2,
-        },
-    )
+    largest = graph.induced(np.flatnonzero(component == np.bincount(component).argmax()))
+    removed = {
+        "nodes_removed": graph.num_nodes - largest.num_nodes,
+        "edges_removed": graph.num_edges - largest.num_edges,
+    }
+    return replace(largest, cleaning={**graph.cleaning, **removed})

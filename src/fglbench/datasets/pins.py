@@ -20,6 +20,10 @@ _BY_FOLDER: dict[str, dict[str, str]] = {
     "Coauthor/Physics/raw": {
         "ms_academic_phy.npz": "c70eeb01342f84956a720c68c08acb32bf63a23e55ece8fdd724cd9528309f0a",
     },
+    "FedGTA": {
+        "CiteSeer.zip": "f13beaeb97f0d9f283a6d6b2b9a5fa093503126a4db7ddd2688c23a05498d31f",
+        "Cora.zip": "69357b5d34df30218a1c76335e33e97159ec7af46559b78199ae8d3be0b2b15e",
+    },
     "Planetoid/CiteSeer/raw": {
         "ind.citeseer.allx": "f022a0dfbddf66d0896167599ab025d1bc4eadcd27f5e42b78b8a5c01a876771",
         "ind.citeseer.ally": "3ffa4826f2de5620ddae0b77146abd8b95f337599832cb9c373face2848a4ddd",

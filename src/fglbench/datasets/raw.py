@@ -8,12 +8,14 @@ import collections
 import json
 import pickle
 import warnings
-from pathlib import Path
+import zipfile
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from fglbench.datasets.torch_file import read_tensors
 from fglbench.errors import DataError
 from fglbench.storage import hash_arrays
 
@@ -23,11 +25,13 @@ def read_raw(path: Path) -> dict[str, np.ndarray]:
 
     Args:
         path: a gnn-benchmark `.npz`, a Planetoid `ind.<name>.*` file or a `.tsv` of integers; of GraphSAINT its
-            `adj_full.npz`, `feats.npy`, `class_map.json` or `role.json`; of OGB a `.csv.gz` or an `.npz` of arrays.
+            `adj_full.npz`, `feats.npy`, `class_map.json` or `role.json`; of OGB a `.csv.gz` or an `.npz` of arrays;
+            a `.zip` of FedGTA's authors.
 
     Returns:
         arrays by name; files with edges have `pairs` [2, num_entries] int64 in stored direction, duplicates and
-        self-loops included; other matrices are `values`.
+        self-loops included; other matrices are `values`. Of FedGTA's authors `pairs`, `x` and `labels` of the whole
+        graph; with `client<k>.` before them those of each client, and its masks (`train_idx`, `global_train_idx`, ...).
 
     Raises:
         DataError: the file is truncated, damaged, or a pickle that asks for more than arrays.
@@ -40,6 +44,7 @@ def read_raw(path: Path) -> dict[str, np.ndarray]:
         ".npy": _read_array,
         ".json": _read_json,
         ".gz": _read_csv,
+        ".zip": _read_clients,
     }
     try:
         with warnings.catch_warnings():
@@ -134,6 +139,23 @@ def _read_csv(path: Path) -> dict[str, np.ndarray]:
     kind = np.float32 if path.name.startswith("node-feat") else None
     values = pd.read_csv(path, header=None, dtype=kind).to_numpy()
     return {"pairs": values.T.astype(np.int64)} if path.name.startswith("edge") else {"values": values}
+
+
+def _read_clients(path: Path) -> dict[str, np.ndarray]:
+    names = {"edge_index": "pairs", "y": "labels"}
+    found: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(path) as archive:
+        for entry in map(PurePosixPath, archive.namelist()):
+            of_client = entry.match("Client*/*/data*.pt")
+            if not of_client and not entry.match("processed/data.pt"):
+                continue
+            prefix = f"client{int(entry.stem.removeprefix('data'))}." if of_client else ""
+            with archive.open(str(entry)) as stream:
+                tensors = read_tensors(stream)
+            found |= {f"{prefix}{names.get(name, name)}": tensor for name, tensor in tensors.items()}
+    if "labels" not in found:
+        raise ValueError("it holds no processed/data.pt")
+    return found
 
 
 def _read_table(path: Path) -> dict[str, np.ndarray]:

@@ -109,6 +109,7 @@ class DatasetSpec:
         own_files: what that reads; neither downloaded nor in a mirror.
         own_split: whether it comes with masks.
         own_negative: whether it says that features may be negative.
+        native_clients: clients that it comes split into; 0 where it does not.
         settings: the settings class; without fields unless the dataset is generated.
         version: raised when the graph changes; part of the identity of every cell.
     """
@@ -132,6 +133,7 @@ class DatasetSpec:
     own_files: tuple[Path, ...] = ()
     own_split: bool = False
     own_negative: bool = False
+    native_clients: int = 0
     settings: type[ComponentSettings] = ComponentSettings
     version: int = 1
 
@@ -159,7 +161,7 @@ class DatasetSpec:
     @property
     def has_public_split(self) -> bool:
         """Whether the dataset comes with masks of its own."""
-        return self.own_split or self.family in ("planetoid", "graphsaint", "ogb")
+        return self.own_split or self.family in ("planetoid", "graphsaint", "ogb", "fedgta")
 
     @property
     def has_negative_features(self) -> bool:

@@ -19,7 +19,8 @@ from fglbench.reporting.names import is_compared
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.partitions import partition_table
 from fglbench.reporting.records import Study
-from fglbench.reporting.render import RENDERERS, environment, fragment, to_html
+from fglbench.reporting.render import environment, fragment, html_table
+from fglbench.reporting.sheets import RENDERERS, Sheet
 
 FIGURE_WORDS = {
     "accuracy_per_round": "Accuracy after each round: mean over seeds, band of one sample standard deviation.",
@@ -107,8 +108,8 @@ def _part(folder: Path, stem: str) -> dict[str, Any]:
 
 def _partitions(table: Table) -> dict[str, Any]:
     """The table of partitions, which has no files in the folder of tables."""
-    files = [_file(f"partitions.{suffix}", RENDERERS[suffix](table).encode("utf-8")) for suffix in DOWNLOADS]
-    return {"table": Markup(fragment(to_html(table))), "files": files}
+    files = [_file(f"partitions.{suffix}", RENDERERS[suffix](Sheet(table)).encode("utf-8")) for suffix in DOWNLOADS]
+    return {"table": html_table(table), "files": files}
 
 
 def _file(name: str, content: bytes) -> dict[str, str]:

@@ -92,6 +92,8 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
     """Everything that decides a split: the fully resolved specification, the seed, and the graph's relevant content."""
     dataset, scheme = spec["dataset"], spec["scheme"]
     content = {"edges": graph.edges, "labels": graph.labels, **{f"mask_{k}": mask for k, mask in graph.masks.items()}}
+    if graph.clients is not None:
+        content["clients"] = graph.clients
     return {
         "dataset": dataset if isinstance(dataset, str) else dataset["name"],
         "scheme": scheme,

@@ -1,0 +1,84 @@
+"""Datasets with the clients and roles that the authors of FedGTA publish (Li et al., VLDB 2023).
+
+Their archive holds the whole graph and, client by client, its subgraph, the roles of its nodes there and the masks of
+these roles in the whole graph. So each mask names the nodes of one client. The order of nodes inside a client is theirs
+and is not kept.
+
+The code that dealt the nodes could deal a community twice to one client (as it did to two clients of Cora, with two
+nodes each). Such a client holds its nodes twice: a first row without edges, and a second one with the edges. Here
+the second row, with its role, is the node; the first ones are counted as `copies_removed`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.datasets.raw import read_raw
+from fglbench.datasets.spec import DatasetSpec
+from fglbench.errors import DataError
+from fglbench.settings import ComponentSettings
+
+_ROLES = ("train", "val", "test")
+
+
+def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
+    """Reads a dataset.
+
+    Args:
+        root: a folder laid out like a mirror, holding the dataset's archive.
+
+    Raises:
+        DataError: the archive is damaged; its clients share or leave out nodes, or are not subgraphs of the whole one.
+    """
+    (path,) = spec.raw_files
+    raw = read_raw(root / path)
+    labels = raw["labels"]
+    edges, cleaning = canonical_edges(raw["pairs"], len(labels))
+    graph = Graph(edges, sp.csr_matrix(raw["x"]), labels, spec.classes)
+    clients = np.full(len(labels), -1, dtype=np.int64)
+    masks = {role: np.zeros(len(labels), dtype=bool) for role in _ROLES}
+    copies = 0
+    for client in range(spec.native_clients):
+        prefix = f"client{client}."
+        own = {name.removeprefix(prefix): array for name, array in raw.items() if name.startswith(prefix)}
+        of_role = {role: own[f"global_{role}_idx"] for role in _ROLES}
+        held = np.any([*of_role.values()], axis=0)
+        if (clients[held] >= 0).any():
+            raise DataError(f"node {np.flatnonzero(held & (clients >= 0))[0]} is in two clients.")
+        clients[held] = client
+        for role in _ROLES:
+            masks[role] |= of_role[role]
+        for node in np.flatnonzero(np.sum([*of_role.values()], axis=0) > 1):
+            row = _last_row(own, labels[node], raw["x"][node])
+            for role in _ROLES:
+                masks[role][node] = own[f"{role}_idx"][row]
+        copies += len(own["labels"]) - int(held.sum())
+        _check(own, graph.induced(np.flatnonzero(held)), client)
+    if (clients < 0).any():
+        raise DataError(f"node {clients.argmin()} is in none of {spec.native_clients} clients.")
+    cleaning["copies_removed"] = copies
+    return Graph(edges, graph.features, labels, spec.classes, masks, cleaning, clients)
+
+
+def _last_row(own: dict[str, np.ndarray], label: int, features: np.ndarray) -> int:
+    """The row of a node that a client holds twice, known by its label and features."""
+    rows = np.flatnonzero((own["labels"] == label) & (own["x"] == features).all(axis=1))
+    if len(rows) != 2:
+        raise DataError(f"a node with two roles has {len(rows)} rows in its client.")
+    return int(rows[1])
+
+
+def _check(own: dict[str, np.ndarray], expected: Graph, client: int) -> None:
+    """Compares a client's rows and edges with the subgraph of its nodes, whatever the order of the nodes."""
+    x = np.concatenate([own["x"], sp.csr_matrix(expected.features).toarray()])
+    content = np.column_stack([np.concatenate([own["labels"], expected.labels]), x])
+    _, same = np.unique(content, axis=0, return_inverse=True)
+    theirs, ours = np.split(same.ravel(), [len(own["labels"])])
+    kinds = same.max() + 1
+    more = np.bincount(theirs, minlength=kinds) - np.bincount(ours, minlength=kinds)
+    of_archive = np.sort(theirs[own["pairs"][0]] * kinds + theirs[own["pairs"][1]])
+    of_graph = np.sort(ours[expected.edges[0]] * kinds + ours[expected.edges[1]])
+    if (more < 0).any() or not np.array_equal(of_archive, of_graph):
+        raise DataError(f"client {client} is not the subgraph of the nodes that its masks name.")

@@ -1,0 +1,120 @@
+"""Reads the tensors of a file that `torch.save` wrote; nothing that the file names is imported or called.
+
+The file is a zip archive (torch 1.6 and later): a pickle, and the bytes of every storage beside it. The pickle is read
+by an unpickler that knows tensors, lists, tuples and dictionaries. An object of any other class becomes an `Inert` one,
+which keeps its state and does nothing.
+"""
+
+import pickle
+import zipfile
+from typing import IO, Any, ClassVar
+
+import numpy as np
+
+
+def read_tensors(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    """The tensors of a file by name: their keys in the dictionaries that it holds, at any depth.
+
+    Args:
+        stream: seekable, of the whole file.
+
+    Returns:
+        read-only arrays of the tensors' shapes and dtypes; of one storage, as in the file, where they share it.
+
+    Raises:
+        ValueError, zipfile.BadZipFile, pickle.UnpicklingError: the file is damaged, of another kind, or names two
+            tensors alike. A damaged pickle can raise nearly anything else, too.
+    """
+    with zipfile.ZipFile(stream) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise ValueError(f"it is no file of torch.save: it holds {len(pickles)} pickles")
+        folder = pickles[0].removesuffix("data.pkl")
+        if f"{folder}byteorder" in archive.namelist() and archive.read(f"{folder}byteorder") != b"little":
+            raise ValueError("its tensors are not little-endian")
+        with archive.open(pickles[0]) as content:
+            return _named(_TensorUnpickler(content, archive, folder).load())
+
+
+class Inert:
+    """Stands for an object, or the result of a call, that is not made."""
+
+    state: Any = None
+
+    def __new__(cls, *_: Any) -> "Inert":
+        return super().__new__(cls)
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    _DTYPES: ClassVar[dict[str, str]] = {
+        "DoubleStorage": "<f8",
+        "FloatStorage": "<f4",
+        "HalfStorage": "<f2",
+        "LongStorage": "<i8",
+        "IntStorage": "<i4",
+        "ShortStorage": "<i2",
+        "CharStorage": "|i1",
+        "ByteStorage": "|u1",
+        "BoolStorage": "|b1",
+    }
+
+    def __init__(self, stream: IO[bytes], archive: zipfile.ZipFile, folder: str):
+        super().__init__(stream)
+        self._archive = archive
+        self._folder = folder
+        self._storages: dict[tuple[str, str], np.ndarray] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _tensor
+        if (module, name) == ("collections", "OrderedDict"):
+            return dict
+        return self._DTYPES.get(name, Inert) if module == "torch" else Inert
+
+    def persistent_load(self, pid: Any) -> np.ndarray:
+        """The storage that ("storage", dtype, name, device, number of elements) means, [elements]."""
+        _, dtype, name, _, elements = pid
+        if not isinstance(dtype, str) or not isinstance(name, str):
+            raise pickle.UnpicklingError(f"a storage of an unknown kind: {pid!r}")
+        if (dtype, name) not in self._storages:
+            self._storages[dtype, name] = np.frombuffer(self._archive.read(f"{self._folder}data/{name}"), dtype)
+        storage = self._storages[dtype, name]
+        if len(storage) != elements:
+            raise pickle.UnpicklingError(f"storage {name} holds {len(storage)} elements instead of {elements}")
+        return storage
+
+
+def _tensor(storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> np.ndarray:
+    """The part of a storage that a tensor is, after a check that it lies inside."""
+    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if min([offset, *size, *stride]) < 0 or (0 not in size and last >= len(storage)):
+        raise pickle.UnpicklingError(f"a tensor of size {size} lies outside of its storage of {len(storage)}")
+    if 0 in size:
+        return np.empty(size, storage.dtype)
+    steps = [step * storage.itemsize for step in stride]
+    return np.lib.stride_tricks.as_strided(storage[offset:], size, steps, writeable=False)
+
+
+def _named(content: Any) -> dict[str, np.ndarray]:
+    """All tensors below dictionaries in a nest of dictionaries, sequences and states, which may refer to each other."""
+    found: dict[str, np.ndarray] = {}
+    pending, seen = [content], set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Inert):
+            pending.append(value.state)
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif isinstance(value, dict):
+            tensors = {str(key): own for key, own in value.items() if isinstance(own, np.ndarray)}
+            if twice := sorted(set(found) & set(tensors)):
+                raise ValueError(f"it names two tensors '{twice[0]}'")
+            found |= tensors
+            pending.extend(value.values())
+    return found
