@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from fglbench.storage import exclusive
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,9 +53,14 @@ def write_config(folder: Path, **changes: object) -> None:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small study that ran to its end."""
-    folder = tmp_path_factory.mktemp("study")
-    write_config(folder)
-    done = run_snakemake(folder, "--cores", "2", "--resources", "gpu=2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    """The folder of a small study that ran to its end: made once, and each worker of pytest-xdist has a copy."""
+    base = tmp_path_factory.getbasetemp()
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
+    with exclusive(made):
+        if not (made / "ended").exists():
+            made.mkdir(exist_ok=True)
+            write_config(made)
+            done = run_snakemake(made, "--cores", "2", "--resources", "gpu=2")
+            assert done.returncode == 0, done.stdout + done.stderr
+            (made / "ended").touch()
+    return shutil.copytree(made, tmp_path_factory.mktemp("study") / "finished")

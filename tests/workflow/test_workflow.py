@@ -51,9 +51,8 @@ def test_a_second_run_has_nothing_to_do(finished: Path):
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
-@pytest.mark.parametrize("target", ["data", "train", "tables", "figures", "report", "grid"])
-def test_named_targets_are_complete_after_a_full_run(finished: Path, target: str):
-    again = run_snakemake(finished, "-n", target)
+def test_named_targets_are_complete_after_a_full_run(finished: Path):
+    again = run_snakemake(finished, "-n", "data", "train", "tables", "figures", "report", "grid")
     assert again.returncode == 0
     assert "Nothing to be done" in again.stdout + again.stderr
 
