@@ -41,10 +41,13 @@ onstart:
         claim(Path(RESULTS))
     except FglbenchError as error:
         raise WorkflowError(str(error)) from None
+    os.environ[FORCED] = "1" if forced() else ""
 
 
 onsuccess:
     from fglbench.reporting.summary import summary
 
     for study in asked():
-        print(summary(Path(RESULTS), study, REFERENCES), flush=True)
+        print(summary(Path(RESULTS), study, REFERENCES, PLAN.retried), flush=True)
+    if failed := failures():
+        raise WorkflowError(failed)

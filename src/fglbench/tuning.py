@@ -6,6 +6,7 @@ round that validation selects. Once a few settings have all seeds, one whose mea
 median of theirs gets no more seeds.
 
 A trial that failed, ran out of memory or took its process with it is tried again, and after `_TRIES` times given up.
+Settings given up for an error are tried again by the next command.
 """
 
 import json
@@ -31,11 +32,21 @@ from fglbench.storage import exclusive, read_json, write_json, write_text
 _COUNTED = ("COMPLETE", "PRUNED")
 _WHOLE_TRIALS = 5  # different settings that a median is taken of at least
 _TRIES = 3
+_ERROR = "error"  # the error that a trial ended with
 _BLAMELESS = "blameless"  # marks trials that ended by what no setting is to blame for, such as missing data
 
 
 class _FailedError(Exception):
-    """A trial ended in a way that another try may not."""
+    """A trial ended in a way that another try may not.
+
+    Args:
+        state: the outcome.
+        reason: in words.
+    """
+
+    def __init__(self, state: str, reason: str):
+        super().__init__(f"{state}: {reason}")
+        self.state, self.reason = state, reason
 
 
 def run_search(
@@ -46,6 +57,7 @@ def run_search(
     folder: Path,
     threads: int = 1,
     shipped: dict[str, Any] | None = None,
+    retry: bool = True,
 ) -> dict[str, Any]:
     """Runs the trials of a search that are not done yet.
 
@@ -60,10 +72,11 @@ def run_search(
         folder: of the study's searches: `<slug>.journal` and, in the end, `<slug>.json`.
         threads: of torch.
         shipped: the record of this search from the file of settings that came with the study.
+        retry: settings that an earlier call gave up for an error are tried again.
 
     Returns:
         The record: where it was searched, ranges, seeds, trials by state, best value and settings (None where no trial
-        ended well).
+        ended well), and where some were given up for an error these with it, as `failed`.
     """
     import optuna
     from optuna.storages import JournalStorage
@@ -89,22 +102,38 @@ def run_search(
         )
         for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that was killed
             study.tell(trial.number, state=TrialState.FAIL)
-        while len(done := _settled(study)) < wanted:
+        since = len(study.trials) if retry else 0
+        while len(done := _settled(study, since)) < wanted:
             if grid and not study.get_trials(states=(TrialState.WAITING,)):
                 study.enqueue_trial(next(params for params in grid if params not in done))
             study.sampler = optuna.samplers.TPESampler(seed=derive(len(done), search.slug) % 2**32)
             _try(study, study.ask(), search, values, results, folder / "trials" / search.slug, threads)
-        record = _record(search, study)
+        record = _record(search, study) | ({"failed": failed} if (failed := _failed(study)) else {})
         write_json(folder / f"{search.slug}.json", record)
     return record
 
 
-def _settled(study: Any) -> list[dict[str, Any]]:
-    """The settings of the trials that count: those that ended, and once each those that are given up."""
-    failed = [trial for trial in study.trials if trial.state.name == "FAIL" and _BLAMELESS not in trial.user_attrs]
+def _settled(study: Any, since: int) -> list[dict[str, Any]]:
+    """The settings of the trials that count: those that ended, and once each those that are given up.
+
+    Errors of trials before the number `since` do not count.
+    """
+    failed = [
+        trial
+        for trial in study.trials
+        if trial.state.name == "FAIL"
+        and _BLAMELESS not in trial.user_attrs
+        and not (_ERROR in trial.user_attrs and trial.number < since)
+    ]
     counts = Counter(json.dumps(trial.params, sort_keys=True) for trial in failed)
     ended = [trial.params for trial in study.trials if trial.state.name in _COUNTED]
     return ended + [json.loads(params) for params, count in counts.items() if count >= _TRIES]
+
+
+def _failed(study: Any) -> dict[str, str]:
+    """The settings whose last trial ended with an error, with that error."""
+    last = {json.dumps(trial.params, sort_keys=True): trial for trial in study.trials}
+    return {params: trial.user_attrs[_ERROR] for params, trial in last.items() if _ERROR in trial.user_attrs}
 
 
 def _ended(record: dict[str, Any]) -> int:
@@ -124,6 +153,8 @@ def _try(
         study.tell(trial, state=TrialState.PRUNED)
     except _FailedError as error:
         print(f"{search.slug}: trial {trial.number} {trial.params}: {error}", flush=True)
+        if error.state == "failed":
+            trial.set_user_attr(_ERROR, error.reason)
         study.tell(trial, state=TrialState.FAIL)
     except Exception:
         trial.set_user_attr(_BLAMELESS, True)
@@ -178,7 +209,7 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         shutil.rmtree(trials)  # only its score is needed
         state, reason = metrics["outcome"]["state"], metrics["outcome"]["reason"]
         if state in TRIED_AGAIN:
-            raise _FailedError(f"{state}: {reason}")
+            raise _FailedError(state, reason)
         if state != "ok":
             raise optuna.TrialPruned(reason)
         score = metrics["readings"]["val"]["val"]["accuracy"][study.protocol.mean]
@@ -242,7 +273,8 @@ def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
         for search, record in records
         if record["best"]
     ]
-    plain = json.loads(json.dumps({"overrides": found, "searches": [record for _, record in records]}))
+    searched = [{key: value for key, value in record.items() if key != "failed"} for _, record in records]
+    plain = json.loads(json.dumps({"overrides": found, "searches": searched}))
     head = "# Settings found by fglbench tune on validation accuracy, and the record of the searches.\n"
     write_text(path, head + yaml.safe_dump(plain, sort_keys=False, width=120))
     return len(records)

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from fglbench.config.plan import Plan
 from fglbench.config.printed import COLUMNS
 from fglbench.errors import ConfigError
+from fglbench.stages.failures import note
 
 VALUES: dict[str, Any] = {
     "datasets": ["karate"],
@@ -123,3 +125,21 @@ def test_what_forbids_downloads_is_named_as_well(studies: Path) -> None:
     values = {**VALUES, "data": {"download": False}}
     assert Plan(values, "my.yaml", studies).forbidden == "my.yaml: data.download: false"
     assert Plan(values, "my.yaml", studies, given=values).forbidden == "--config: data.download: false"
+
+
+@pytest.mark.parametrize(
+    ("changes", "number"),
+    [({}, 3), ({"jobs": {"failures": "keep"}}, 2), ({"only_finished": True}, 2)],
+)
+def test_a_training_job_that_failed_has_another_attempt_unless_failures_are_kept(
+    tmp_path: Path, studies: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], number: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = Plan({**VALUES, **changes}, "my.yaml", studies)
+    job = SimpleNamespace(dataset="karate", partition="p", method=next(iter(plan._methods)), seeds="0")
+    output = Path(f"results/train/karate/p/{job.method}/seeds-0.json")
+    note(output, 2, {"seed 0": "a bug"})
+    plan.prepared_file(job)
+    note(output, 8, {"seed 0": "a bug of this very run"})
+    assert plan.attempt(job) == number
+    assert plan.retried == (not changes)

@@ -162,6 +162,7 @@ def test_where_one_client_at_a_time_is_too_much_the_cell_is_out_of_memory(tmp_pa
     assert [record["chunk_clients"] for record in records] == [1, 1]
     assert "allocate memory" in records[0]["outcome"]["reason"]
     job.marker.unlink()
+    assert job.run(memory_limit_mb=1000, tried_again=("failed",)) == records
     assert states(job.run(memory_limit_mb=1000)) == ["ok", "ok"]
 
 

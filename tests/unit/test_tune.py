@@ -190,6 +190,36 @@ def test_settings_whose_trials_fail_are_given_up_and_the_others_tried(tmp_path, 
     assert record["best"] == {"training.lr": 0.01}
 
 
+def test_settings_given_up_for_an_error_are_an_error_and_tried_again_by_the_next_command(tmp_path, monkeypatch, capsys):
+    tried = []
+    broken = {0.1}
+
+    def run(single, **_):
+        lr = single.cell.method.spec["training"]["lr"]
+        tried.append(lr)
+        outcome = {"state": "failed", "reason": "a bug"} if lr in broken else {"state": "ok", "reason": None}
+        readings = {"val": {"val": {"accuracy": {"pooled": lr}}}}
+        write_json(single.seed_folder("evaluate") / "metrics.json", {"outcome": outcome, "readings": readings})
+
+    def tune(*options):
+        tried.clear()
+        status = main(["tune", str(path), "--device", "cpu", "--results", str(tmp_path / "results"), *options])
+        (record,) = yaml.safe_load((tmp_path / "results" / "tune" / "small.yaml").read_text())["searches"]
+        assert "failed" not in record
+        return status, tried.count(0.1), record["best"]
+
+    monkeypatch.setattr(tuning, "run_single", run)
+    searches = [{"methods": ["fedavg"], "training": {"lr": [0.1, 0.01]}}]
+    path = write(tmp_path, tune={**STUDY["tune"], "searches": searches})
+    assert tune() == (1, 3, {"training.lr": 0.01})
+    assert "settings given up for an error: 1; the same command tries them again" in capsys.readouterr().err
+    assert tune("--failures", "keep") == (0, 0, {"training.lr": 0.01})
+    assert tune() == (1, 3, {"training.lr": 0.01})
+    broken.clear()
+    assert tune() == (0, 2, {"training.lr": 0.1})  # two seeds
+    assert tune() == (0, 0, {"training.lr": 0.1})
+
+
 def test_settings_that_wait_from_a_killed_process_are_not_asked_for_twice(tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt

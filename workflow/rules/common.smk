@@ -14,6 +14,7 @@ from fglbench.config.load import typed
 from fglbench.config.plan import Plan
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
+from fglbench.stages.failures import FORCED, told
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
 from fglbench.terminal import show_anything
@@ -93,6 +94,18 @@ def asked():
     targets = set(workflow.dag_settings.targets or ["all"])
     others = targets - set(PLAN.studies)
     return [study for study in PLAN.studies if study in targets or (others and study in PLAN.active)]
+
+
+def forced():
+    """Whether the command line asks for jobs that would not run by themselves."""
+    settings = workflow.dag_settings
+    return bool(settings.forcerun or settings.forceall or settings.forcetargets)
+
+
+def failures():
+    """What failed in the jobs that this command asks for, in words, where that is an error of the workflow; else None."""
+    made = [job.output[0] for job in workflow.dag.jobs if job.rule.name in ("train_cell", "tune_search")]
+    return told(map(Path, made)) if PLAN.retried else None
 
 
 def wanted(study):

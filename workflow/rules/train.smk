@@ -21,6 +21,7 @@ rule train_cell:
     params:
         specs=PLAN.specs,
         cells=PLAN.cells,
+        attempt=PLAN.attempt,
         options=dict(
             device=PLAN.config.device,
             mode=PLAN.config.mode,

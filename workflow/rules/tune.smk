@@ -19,6 +19,7 @@ rule tune_search:
         runtime=grows(PLAN.config.jobs.train_runtime_min),
     params:
         study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
+        attempt=PLAN.search_attempt,
         device=PLAN.config.device,
         mode=PLAN.config.mode,
         jobs_per_card=PLAN.config.jobs.jobs_per_card,

@@ -8,6 +8,7 @@ from fglbench.config.searches import plan_searches
 from fglbench.config.tuned import shipped_searches
 from fglbench.processes import limit_memory
 from fglbench.registry import use_folders
+from fglbench.stages import failures
 from fglbench.stages.job import logged
 from fglbench.tuning import run_search
 
@@ -23,6 +24,9 @@ with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.p
         "data": snakemake.params.data,
         "jobs": jobs,
     }
-    results, folder = Path(snakemake.params.results), Path(snakemake.output[0]).parent
+    results, output = Path(snakemake.params.results), Path(snakemake.output[0])
+    attempt = snakemake.params.attempt
+    retry = attempt != failures.attempt(output, retry=False)
     known = shipped_searches(study, Path(snakemake.params.studies)).get(search.slug)
-    run_search(search, study.tune.trials, values, results, folder, snakemake.threads, known)
+    record = run_search(search, study.tune.trials, values, results, output.parent, snakemake.threads, known, retry)
+    failures.note(output, attempt, record.get("failed", {}))

@@ -21,11 +21,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=positive, metavar="N", help="settings tried in each search (the study's)")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
     parser.add_argument("--mode", choices=["deterministic", "fast"], default="deterministic", help="(deterministic)")
+    parser.add_argument(
+        "--failures",
+        choices=["retry", "keep"],
+        default="retry",
+        help="settings given up for an error: the command ends with status 1 and the next one tries them again (retry)",
+    )
     parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the searches that no other process is at, then those that others left; writes the settings found."""
+    """Runs the searches that no other process is at, then those that others left; writes the settings found.
+
+    Exit status 1 where no search found any, or settings were given up for an error.
+    """
     from fglbench.cards import claimed_card
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
@@ -45,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
     values = {"device": args.device, "mode": args.mode, "data": {"mirror": args.mirror}}
     with claimed_card(args.device):
         shipped = shipped_searches(study, path.parent)
-        records = _run_all(searches, args.trials or study.tune.trials, values, results, folder, args.threads, shipped)
+        retry = args.failures == "retry"
+        trials = args.trials or study.tune.trials
+        records = _run_all(searches, trials, values, results, folder, args.threads, shipped, retry)
     found = sum(record["best"] is not None for record in records)
     if not found:
         print("no search found settings: no trial ended well", file=sys.stderr)
@@ -58,7 +69,10 @@ def run(args: argparse.Namespace) -> int:
         f"{target}: settings of {found} of {len(searches)} searches. "
         "Copy it to workflow/studies/tuned/ and name it under 'tuned'."
     )
-    return 0
+    failed = sum(len(record.get("failed", {})) for record in records)
+    if failed and retry:
+        print(f"settings given up for an error: {failed}; the same command tries them again", file=sys.stderr)
+    return 1 if failed and retry else 0
 
 
 def _run_all(
@@ -69,6 +83,7 @@ def _run_all(
     folder: Path,
     threads: int,
     shipped: dict[str, dict[str, Any]],
+    retry: bool,
 ) -> list[dict[str, Any]]:
     """First the searches that no other process is at, then those that others left."""
     from fglbench.tuning import run_search
@@ -80,7 +95,7 @@ def _run_all(
         try:
             with FileLock(folder / f".{search.slug}.turn.lock", timeout=patience_s):
                 known = shipped.get(search.slug)
-                records.append(run_search(search, trials, values, results, folder, threads, known))
+                records.append(run_search(search, trials, values, results, folder, threads, known, retry))
         except Timeout:
             waiting.append(search)
             continue

@@ -20,6 +20,7 @@ from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.room import room_for
 from fglbench.errors import ConfigError, DataError
+from fglbench.stages.failures import attempt
 from fglbench.stages.published import packed_records, published_cells
 
 GRID = "grid"
@@ -73,6 +74,7 @@ class Plan:
         self.mirror = str(mirror) if mirror else None
         forbidden = blamed(f"{source}: data.download: false", source, given or {})
         self.forbidden = None if self.config.data.download else forbidden
+        self.retried = self.config.jobs.failures == "retry" and not self.config.only_finished
         self.tracked = self.config.tracking.enabled and not self.config.only_finished
         self.components = [str(Path(folder).resolve()) for folder in self.config.components]
         self.searches: dict[str, dict[str, SearchPlan]] = {
@@ -82,6 +84,7 @@ class Plan:
         }
         self.active = [GRID, *self.config.studies]
         self.published = published_cells(packed if self.config.published != "none" else None)
+        self._attempts: dict[str, int] = {}
         self._datasets: dict[str, Part] = {}
         self._partitions: dict[tuple[str, str], Part] = {}
         self._prepared: dict[str, Part] = {}
@@ -166,13 +169,30 @@ class Plan:
 
     def searched_graph(self, wildcards: Any) -> str:
         """The graph that a search trains on."""
+        self.search_attempt(wildcards)
         entry = self.searches[wildcards.study][wildcards.search].at.dataset[1]
         return f"{self.root}/download/{dataset_part(entry).slug}/graph.npz"
 
     def prepared_file(self, wildcards: Any) -> str:
         """The output of preprocessing that a training job reads."""
+        self.attempt(wildcards)
         slug = self._methods[wildcards.method][1].slug
         return f"{self.root}/preprocess/{wildcards.dataset}/{wildcards.partition}/{slug}/seeds-{wildcards.seeds}.json"
+
+    def attempt(self, wildcards: Any) -> int:
+        """The number of a training job's attempt; see `stages.failures`."""
+        folder = f"{self.root}/train/{wildcards.dataset}/{wildcards.partition}/{wildcards.method}"
+        return self._attempt(f"{folder}/seeds-{wildcards.seeds}.json")
+
+    def search_attempt(self, wildcards: Any) -> int:
+        """The number of a search's attempt."""
+        return self._attempt(f"{self.root}/tune/{wildcards.study}/{wildcards.search}.json")
+
+    def _attempt(self, output: str) -> int:
+        # Known from when the job's inputs are asked for, before any job runs: Snakemake may ask for params after it.
+        if output not in self._attempts:
+            self._attempts[output] = attempt(Path(output), self.retried)
+        return self._attempts[output]
 
     def evaluated(self, study: str) -> list[str]:
         """The outputs of all evaluation jobs of a study; published cells need none, cells without data have none.

@@ -289,6 +289,11 @@ class Jobs(Section):
         description="Minutes that a seed may train before it is ended as timeout; null: no limit. Trials of "
         "searches have none.",
     )
+    failures: Literal["retry", "keep"] = Field(
+        "retry",
+        description="Seeds that failed with an error: the workflow ends with an error and its next run tries them "
+        "again (retry), or they are results as other outcomes are (keep).",
+    )
     train_mem_mb: int = Field(4000, ge=100, description="Memory that a training job asks of the scheduler.")
     train_runtime_min: int = Field(120, ge=1, description="Minutes that a training job asks of the scheduler.")
 

@@ -10,13 +10,14 @@ from fglbench.stages.tables import study_sheets
 from fglbench.storage import read_json
 
 
-def summary(results: Path, study: str, references: Path) -> str:
+def summary(results: Path, study: str, references: Path, retried: bool = True) -> str:
     """The tables of a study, then its files, then how many cells ended how; nothing where it is not collected yet.
 
     Args:
         results: the results folder.
         study: its name.
         references: folder of the papers' CSV files.
+        retried: what failed with an error is tried again by the same command.
     """
     records = results / "studies" / study
     if not (records / "study.json").exists():
@@ -40,9 +41,10 @@ def summary(results: Path, study: str, references: Path) -> str:
             "snakemake --config published=none ..."
         )
     outcomes = settings["outcomes"]
-    if any(outcomes.get(state) for state in ("failed", "oom", "timeout")):
+    kept = {"oom": "ran out of memory", "timeout": "ran out of time"} | ({} if retried else {"failed": "failed"})
+    if found := [text for state, text in kept.items() if outcomes.get(state)]:
         parts.append(
-            "To try again what failed, ran out of memory or time: snakemake --forcerun train_cell (all else is kept). "
+            f"To try again what {' or '.join(found)}: snakemake --forcerun train_cell (all else is kept). "
             f"The logs are in {results / 'logs' / 'train'}."
         )
     parts += _not_run(loaded)

@@ -4,6 +4,7 @@ import os
 import platform
 import resource
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,27 +24,34 @@ TRIED_AGAIN = ("failed", "oom", "timeout")
 _RECORDED = ("numpy", "scipy", "torch-geometric", "ogb", "pymetis", "python-louvain", "igraph", "networkx", "snakemake")
 
 
-def is_complete(folder: Path, cell: str, split: str | None) -> bool:
+def is_complete(folder: Path, cell: str, split: str | None, tried_again: Collection[str] = TRIED_AGAIN) -> bool:
     """Whether a run folder holds the finished record of this cell and every file that the record names, unaltered.
 
-    A run that failed with an error, ran out of memory or reached its time limit counts as unfinished: when its job
-    runs again (`snakemake --forcerun train_cell`), it is tried again.
+    A run that failed with an error, ran out of memory or reached its time limit counts as unfinished: it is tried
+    again when its job runs again. Where the job runs only for what failed, the other two are finished.
 
     Args:
         folder: of the seed.
         cell: the cell's id.
         split: checksum of the split that it must have been trained on.
+        tried_again: the outcomes that count as unfinished.
     """
     try:
         record = read_json(folder / RECORD)
         return (
             record["cell"] == cell
             and record["split"] == split
-            and record["outcome"]["state"] not in TRIED_AGAIN
+            and record["outcome"]["state"] not in tried_again
             and all(hash_file(folder / name) == digest for name, digest in record["files"].items())
         )
     except (StorageError, OSError, KeyError, TypeError, AttributeError):
         return False
+
+
+def failed_seeds(folder: Path, seeds: Iterable[int]) -> dict[str, str]:
+    """The seeds that failed with an error, as "seed <k>", with the reason."""
+    outcomes = {f"seed {seed}": read_json(folder / f"seed{seed}" / RECORD)["outcome"] for seed in seeds}
+    return {seed: outcome["reason"] for seed, outcome in outcomes.items() if outcome["state"] == "failed"}
 
 
 def describe(record: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from fglbench.cards import VARIABLE
 from fglbench.errors import StorageError
 from fglbench.out_of_memory import is_out_of_memory
 from fglbench.stages.preprocess import FILE, split_of
-from fglbench.stages.run_record import describe, is_complete, write_record
+from fglbench.stages.run_record import TRIED_AGAIN, describe, is_complete, write_record
 from fglbench.storage import exclusive
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def train(
     log: str | None = None,
     progress: Callable[[int], Progress | None] = lambda seed: None,
     watcher: Watcher | None = None,
+    tried_again: Collection[str] = TRIED_AGAIN,
 ) -> None:
     """Trains the seeds of a cell that are not there yet, each into `folder/seed<k>`.
 
@@ -78,6 +79,7 @@ def train(
         log: where the output of this process goes, named in the reason of an outcome that is not ok.
         progress: gives the callback of a seed's rounds.
         watcher: told how it goes.
+        tried_again: the outcomes with which a seed counts as not there yet.
 
     Raises:
         StorageError: the graph or the federation is missing, damaged or altered; the seed has no record then.
@@ -95,7 +97,8 @@ def train(
         spoilt = False
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
-            if is_complete(folder / f"seed{seed}", cell, split_of(prepared_folder / f"seed{seed}" / FILE)):
+            split = split_of(prepared_folder / f"seed{seed}" / FILE)
+            if is_complete(folder / f"seed{seed}", cell, split, tried_again):
                 print(f"seed {seed}: done already, kept", flush=True)
             else:
                 folders = graph_folder, prepared_folder / f"seed{seed}", folder / f"seed{seed}"
