@@ -2,22 +2,31 @@
 
 from pathlib import Path
 
+from fglbench.component_files import changes, own_files
+from fglbench.registry import use_folders
 from fglbench.stages.job import finish, logged, not_run_seeds
 from fglbench.stages.supervise import train_supervised
+from fglbench.storage import read_json
 
-with logged(snakemake.log[0]):
+with logged(snakemake.log[0]) as say:
     folder = Path(snakemake.output[0]).parent
     refused = not_run_seeds(Path(snakemake.input.prepared))
+    use_folders([Path(path) for path in snakemake.params.components])
+    specs = {part: snakemake.params.specs[part] for part in ("dataset", "partition", "prepared", "method")}
     cells = {seed: cell for seed, cell in snakemake.params.cells.items() if seed not in refused}
     train_supervised(
         Path(snakemake.input.graph).parent,
         Path(snakemake.input.prepared).parent,
-        snakemake.params.specs,
+        specs,
         cells,
         folder,
         threads=snakemake.threads,
         log=snakemake.log[0],
         components=snakemake.params.components,
+        trust=snakemake.params.trust,
         **snakemake.params.options,
     )
-    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / "run.json" for seed in cells], refused)
+    records, files = [folder / f"seed{seed}" / "run.json" for seed in cells], own_files(specs)
+    for line in dict.fromkeys(line for path in records if files for line in changes(read_json(path), files)):
+        say(f"kept: {line}")
+    finish(Path(snakemake.output[0]), records, refused)
