@@ -96,6 +96,12 @@ def _files(kind: str) -> dict[str, Path]:
     return found
 
 
+def own_path(kind: str, name: str) -> Path | None:
+    """The file of a user's component; None for a component that comes with the package."""
+    path = _files(kind).get(name)
+    return None if path is None or path.is_relative_to(Path(__file__).parent) else path
+
+
 @cache
 def declaration(kind: str, name: str) -> Declaration:
     """Reads a component's settings class and constants from its file, importing nothing that the file imports.

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.child import run_in_child
+from fglbench.component_files import changes, own_file, own_files
 from fglbench.config.expand import expand
 from fglbench.config.identity import Cell
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError, ResourceError, StorageError
-from fglbench.stages.preprocess import FILE, split_checksum, split_of
-from fglbench.stages.run_record import RECORD, is_complete
+from fglbench.stages.preprocess import FILE, is_current, split_of
+from fglbench.stages.run_record import RECORD, differences, is_complete
 from fglbench.stages.train import Progress, train
 from fglbench.storage import exclusive, hash_file, read_json, write_json
 
@@ -113,7 +114,9 @@ def run_single(
 
     cell, config = single.cell, single.config
     prepared = single.seed_folder("preprocess") / FILE
-    kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared))
+    files, trust = own_files(cell.specs), config.components.trust
+    wanted = files if trust == "again" else None
+    kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared), wanted)
     _prepare_where_missing(single, own_process)
     if not kept:
         if force:
@@ -130,6 +133,7 @@ def run_single(
             threads=threads,
             chunk_clients=config.jobs.chunk_clients,
             memory_mb=config.jobs.memory_mb,
+            trust=trust,
             progress=progress,
         )
         _update_lists(single, "train", RECORD)
@@ -137,7 +141,8 @@ def run_single(
     trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
     evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
     _update_lists(single, "evaluate", "metrics.json")
-    return {**summary(single), "kept": kept}
+    but = differences(read_json(single.seed_folder("train") / RECORD), config.mode, files) if kept else []
+    return {**summary(single), "kept": kept, "differences": but}
 
 
 def _update_lists(single: Single, stage: str, name: str) -> None:
@@ -160,8 +165,9 @@ def prepare(single: Single) -> None:
     cell = single.cell
     graph, parts = single.folder("download"), single.folder("split")
     forbidden = None if single.config.data.download else "data.download: false"
-    download(cell.dataset.spec, graph, mirror_of(single.config), forbidden)
-    split(graph, cell.partition.spec, [cell.seed], parts)
+    trust = single.config.components.trust
+    download(cell.dataset.spec, graph, mirror_of(single.config), forbidden, trust)
+    split(graph, cell.partition.spec, [cell.seed], parts, trust=trust)
     _update_lists(single, "split", "card.json")
     preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
     _update_lists(single, "preprocess", FILE)
@@ -173,12 +179,14 @@ def _prepare_in_child(values: dict[str, Any], results: str) -> None:
 
 def _prepare_where_missing(single: Single, own_process: bool) -> None:
     # The paths of split and preprocess hold a hash of everything that decides them, the dataset's version included.
-    needed = [
-        single.folder("download") / "graph.json",
-        single.seed_folder("split") / "card.json",
-    ]
-    prepared = single.seed_folder("preprocess") / FILE
-    if all(path.exists() for path in needed) and split_of(prepared) == split_checksum(single.seed_folder("split")):
+    graph, parts = single.folder("download"), single.seed_folder("split")
+    cards = {"dataset": graph / "graph.json", "scheme": parts / "card.json"}
+    names = {"dataset": single.cell.dataset.spec["name"], "scheme": single.cell.partition.spec["scheme"]}
+    if (
+        all(card.exists() for card in cards.values())
+        and is_current(single.seed_folder("preprocess") / FILE, parts, graph)
+        and not any(changes(read_json(card), own_file(kind, names[kind])) for kind, card in cards.items())
+    ):
         return
     if not own_process:
         prepare(single)

@@ -5,9 +5,9 @@ cached results of other people would then be taken for the new numbers.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from federations import SPLITTING
 from pairs import BACKBONES, CORE, METHODS, parameters
 from safetensors.numpy import load_file
 
+from fglbench import registry
 from fglbench.config.expand import expand
 from fglbench.config.identity import (
     ENGINE_VERSION,
@@ -70,7 +71,42 @@ VARIANT = [
     "fedavg-sage sampled",
     "fedavg-gamlp jk",
 ]
+# Where clients differ in size and labels, each choice gives numbers of its own: absolute thresholds split here, but
+# relative ones do not, and moments tell clients apart.
+THRESHOLDS = {"first_round": 1, "eps1": 0.3, "eps2": 0.0}
+UNEVEN = {
+    **STUDY,
+    "partitions": ["dirichlet"],
+    "backbones": ["gcn"],
+    "methods": [
+        {"name": "fedgta", "label": "fedgta raw", "epsilon": 0.95, "moments": "raw"},
+        {"name": "fedgta", "label": "fedgta central", "epsilon": 0.95, "moments": "central"},
+        {"name": "fedgta", "label": "fedgta hybrid", "epsilon": 0.95, "moments": "hybrid"},
+        {"name": "fedgta", "label": "fedgta no moments", "epsilon": 0.95, "no_moments": True},
+        {"name": "fedgta", "label": "fedgta no confidence", "epsilon": 0.95, "no_confidence": True},
+        {"name": "gcfl", "label": "gcfl absolute", **THRESHOLDS, "relative": False},
+        {"name": "gcfl", "label": "gcfl relative", **THRESHOLDS, "relative": True},
+        {"name": "gcfl+", "label": "gcfl+ plain", **THRESHOLDS, "window": 2, "relative": False, "standardise": False},
+        {"name": "gcfl+", "label": "gcfl+ standard", **THRESHOLDS, "window": 2, "relative": False, "standardise": True},
+        {"name": "scaffold", "label": "scaffold nodes", "weights": "nodes"},
+        {"name": "scaffold", "label": "scaffold equal", "weights": "equal"},
+    ],
+}
+CHOICE = [f"{method['label']}-gcn dirichlet" for method in UNEVEN["methods"]]
+SCHEMES = {
+    **STUDY,
+    "methods": ["fedavg"],
+    "backbones": ["gcn"],
+    "partitions": [
+        *(name for name in registry.names("scheme") if name not in ("random", "whole")),
+        {"name": "metis", "label": "metis recursive", "recursive": True},
+    ],
+}
+SCHEME = [f"fedavg-gcn {entry if isinstance(entry, str) else entry['label']}" for entry in SCHEMES["partitions"]]
 INDUCTIVE = [f"{pair} inductive" for pair in ("fedgta-gcn", "fedgta-sign", "fedgl-sage", "fedsage+-sage", "global-gat")]
+
+BEYOND_PAIRS = [*VARIANT, *CHOICE, *SCHEME, *INDUCTIVE]
+PINNED = [*TRANSDUCTIVE, *BEYOND_PAIRS]
 
 
 def versions(cell: Cell) -> dict[str, int | str]:
@@ -137,9 +173,13 @@ def cells() -> dict[str, Cell]:
     found = {f"{placement.method}-{placement.backbone}": placement.cell for placement in placements}
     variants = expand(Study.model_validate(VARIANTS)).placements
     found |= {f"{placement.label}-{placement.backbone}": placement.cell for placement in variants}
+    uneven = expand(Study.model_validate(UNEVEN)).placements
+    found |= {f"{placement.label}-gcn dirichlet": placement.cell for placement in uneven}
+    schemes = expand(Study.model_validate(SCHEMES)).placements
+    found |= {f"fedavg-gcn {placement.scheme}": placement.cell for placement in schemes}
     inductive = expand(Study.model_validate({**STUDY, "protocol": {"setting": "inductive"}})).placements
     named = {f"{placement.method}-{placement.backbone} inductive": placement.cell for placement in inductive}
-    return {name: (found | named)[name] for name in [*TRANSDUCTIVE, *VARIANT, *INDUCTIVE]}
+    return {name: (found | named)[name] for name in PINNED}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +196,7 @@ def pinned(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
         GOLDEN.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*parameters(TRANSDUCTIVE, IN_CORE.__contains__, str), *VARIANT, *INDUCTIVE])
+@pytest.mark.parametrize("name", [*parameters(TRANSDUCTIVE, IN_CORE.__contains__, str), *BEYOND_PAIRS])
 def test_numbers_change_only_with_a_version(
     request: pytest.FixtureRequest, name: str, cells: dict[str, Cell], root: Path, pinned: dict[str, Any]
 ) -> None:
@@ -178,6 +218,42 @@ def test_the_pinned_are_those_there_are_with_their_versions(
     assert {name: found["versions"] for name, found in pinned.items()} == {
         name: versions(cell) for name, cell in cells.items()
     }, "run pytest --update-golden"
+
+
+def used(cell: Cell) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The components of a cell, each with its settings."""
+    method, scheme = cell.method.spec, cell.partition.spec
+    yield f"method {method['method']}", method["settings"]
+    yield f"backbone {method['backbone']['name']}", method["backbone"]["settings"]
+    yield f"scheme {scheme['scheme']}", scheme["settings"]
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of a setting that has a closed list of them, each of which is an algorithm of its own."""
+    if annotation is bool:
+        return (True, False)
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(value for part in get_args(annotation) for value in choices(part))
+
+
+def test_every_component_and_every_choice_of_its_settings_is_pinned(cells: dict[str, Cell]) -> None:
+    pinned = {name for cell in cells.values() for name, _ in used(cell)}
+    pinned |= {
+        f"{name}: {key}={value}"
+        for cell in cells.values()
+        for name, settings in used(cell)
+        for key, value in settings.items()
+        if not isinstance(value, dict)
+    }
+    wanted = set()
+    for kind in ("method", "backbone", "scheme"):
+        for name in registry.names(kind):
+            wanted.add(f"{kind} {name}")
+            for key, field in registry.declaration(kind, name).settings.model_fields.items():
+                wanted |= {f"{kind} {name}: {key}={value}" for value in choices(field.annotation)}
+    assert wanted - pinned == set()
+    assert {"scheme louvain", "method gcfl+: standardise=False", "scheme metis: recursive=True"} <= wanted
 
 
 def test_verdicts() -> None:

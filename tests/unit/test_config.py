@@ -323,7 +323,7 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
     [
         ({"training": {"lr": float("inf")}}, "my.yaml: training.lr: inf"),
         ({"methods": [{"name": "fedprox", "mu": float("nan")}]}, "my.yaml: methods[0].mu: nan"),
-        ({"components": 5}, "my.yaml: components: 5 is not a list"),
+        ({"components": 5}, "my.yaml: components.folders: 5 is not a list"),
         ({"datasets": "cora"}, "my.yaml: datasets: 'cora' is not a list; write [cora]."),
         ({"training": {"rounds": "10"}}, "my.yaml: training.rounds: '10' is text to YAML, not a number. Write 10 "),
         (

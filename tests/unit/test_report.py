@@ -121,6 +121,17 @@ def test_titles_and_labels_are_text(tmp_path):
     assert text.count("&lt;script&gt;alert(1)") >= 6
 
 
+def test_runs_that_differ_in_torch_or_mode_are_said_to(tmp_path):
+    versions = {"torch": "2.7.0, 2.8.0", "mode": "deterministic, fast", "numpy": "1.26, 2.0"}
+    study = study_of(frame(run_rows([0.8])), seeds=[0], versions=versions, tables=[])
+    write_study(replace(study, partitions=full_study().partitions, curves=full_study().curves), tmp_path / "study")
+    make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "2.7.0, 2.8.0 (runs differ; run.json has each one&#39;s)" in text
+    assert "deterministic, fast (runs differ; run.json has each one&#39;s)" in text
+    assert "1.26, 2.0<" in text
+
+
 def test_the_first_note_heads_the_page_and_the_others_follow_what_they_explain(tmp_path, pytestconfig):
     study = full_study()
     study.settings["notes"] = "What this is.\n\nWhat was tried.\n\nWhat is open: `a<b`."

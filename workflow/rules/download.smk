@@ -20,6 +20,7 @@ rule download_dataset:
         dataset=PLAN.dataset,
         mirror=lambda wildcards, input: PLAN.mirror,
         components=lambda wildcards, input: PLAN.components,
+        trust=lambda wildcards, input: PLAN.trust,
         forbidden=lambda wildcards, input: PLAN.forbidden,
     message:
         "download {wildcards.dataset}"

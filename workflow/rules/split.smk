@@ -20,6 +20,7 @@ rule split_dataset:
     params:
         partition=PLAN.partition,
         components=lambda wildcards, input: PLAN.components,
+        trust=lambda wildcards, input: PLAN.trust,
     message:
         "split {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

@@ -32,6 +32,7 @@ rule train_cell:
             timeout_min=PLAN.config.jobs.train_timeout_min,
         ),
         components=lambda wildcards, input: PLAN.components,
+        trust=lambda wildcards, input: PLAN.trust,
     message:
         "train {wildcards.method} on {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

@@ -10,4 +10,4 @@ with logged(snakemake.log[0]):
     use_folders([Path(folder) for folder in snakemake.params.components])
     mirror = Path(snakemake.params.mirror) if snakemake.params.mirror else None
     folder = Path(snakemake.output.graph).parent
-    download(snakemake.params.dataset, folder, mirror, snakemake.params.forbidden)
+    download(snakemake.params.dataset, folder, mirror, snakemake.params.forbidden, snakemake.params.trust)

@@ -2,27 +2,36 @@
 
 from pathlib import Path
 
+from fglbench.component_files import changes, own_files
+from fglbench.registry import use_folders
 from fglbench.stages.failures import note, only_failed
 from fglbench.stages.job import finish, logged, not_run_seeds
 from fglbench.stages.run_record import TRIED_AGAIN, failed_seeds
 from fglbench.stages.supervise import train_supervised
+from fglbench.storage import read_json
 
-with logged(snakemake.log[0]):
+with logged(snakemake.log[0]) as say:
     output, attempt = Path(snakemake.output[0]), snakemake.params.attempt
     folder = output.parent
     refused = not_run_seeds(Path(snakemake.input.prepared))
+    use_folders([Path(path) for path in snakemake.params.components])
+    specs = {part: snakemake.params.specs[part] for part in ("dataset", "partition", "prepared", "method")}
     cells = {seed: cell for seed, cell in snakemake.params.cells.items() if seed not in refused}
     train_supervised(
         Path(snakemake.input.graph).parent,
         Path(snakemake.input.prepared).parent,
-        snakemake.params.specs,
+        specs,
         cells,
         folder,
         threads=snakemake.threads,
         log=snakemake.log[0],
         components=snakemake.params.components,
         tried_again=("failed",) if only_failed(output, attempt) else TRIED_AGAIN,
+        trust=snakemake.params.trust,
         **snakemake.params.options,
     )
     note(output, attempt, failed_seeds(folder, cells))
-    finish(output, [folder / f"seed{seed}" / "run.json" for seed in cells], refused)
+    records, files = [folder / f"seed{seed}" / "run.json" for seed in cells], own_files(specs)
+    for line in dict.fromkeys(line for path in records if files for line in changes(read_json(path), files)):
+        say(f"kept: {line}")
+    finish(output, records, refused)

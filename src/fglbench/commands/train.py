@@ -132,7 +132,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _text(done: dict[str, Any]) -> str:
     where = f"{done['cell']} in {done['folder']}" + (", kept as it was (--force trains again)" if done["kept"] else "")
-    lines = {"cell": where, "outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
+    lines = {"cell": where} | ({"but": "; ".join(done["differences"])} if done["differences"] else {})
+    lines |= {"outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
     if done["outcome"] == "ok":
         test, macro, val = (_percent(done[name]) for name in SCORES)
         lines["test accuracy"] = f"{test} pooled, {macro} mean over clients"

@@ -109,8 +109,9 @@ def load_config(
     return known
 
 
-def _use_components(folders: Any, source: str) -> list[str]:
+def _use_components(components: Any, source: str) -> list[str]:
     """Makes the components of the named folders known; the problems with those that are none."""
+    folders = components.get("folders") if isinstance(components, dict) else components
     if not isinstance(folders, list):
         return []  # absent, or a problem that validation names
     missing = [str(folder) for folder in folders if not Path(str(folder)).is_dir()]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fglbench.component_files import KEY, own_file, own_files
 from fglbench.config.expand import Expansion, dataset_part, expand
 from fglbench.config.given import blamed
 from fglbench.config.identity import Cell, Part, Spec, seed_batches, seed_ranges, seeds_of
@@ -76,7 +77,8 @@ class Plan:
         self.forbidden = None if self.config.data.download else forbidden
         self.retried = self.config.jobs.failures == "retry" and not self.config.only_finished
         self.tracked = self.config.tracking.enabled and not self.config.only_finished
-        self.components = [str(Path(folder).resolve()) for folder in self.config.components]
+        self.components = [str(Path(folder).resolve()) for folder in self.config.components.folders]
+        self.trust = self.config.components.trust
         self.searches: dict[str, dict[str, SearchPlan]] = {
             name: {search.slug: search for search in plan_searches(expansion.study)}
             for name, expansion in self.studies.items()
@@ -133,7 +135,8 @@ class Plan:
 
     def dataset(self, wildcards: Any) -> Spec:
         """The specification of a dataset by its slug."""
-        return self._datasets[wildcards.dataset].spec
+        spec = self._datasets[wildcards.dataset].spec
+        return self._with_files(spec, own_file("dataset", spec["name"]))
 
     def download_mb(self, wildcards: Any) -> int:
         """Memory that a download job asks of the scheduler."""
@@ -147,15 +150,23 @@ class Plan:
 
     def partition(self, wildcards: Any) -> Spec:
         """The specification of a partition and its split by the slugs of dataset and partition."""
-        return self._partitions[wildcards.dataset, wildcards.partition].spec
+        spec = self._partitions[wildcards.dataset, wildcards.partition].spec
+        return self._with_files(spec, own_file("scheme", spec["scheme"]))
+
+    def _with_files(self, spec: Spec, files: dict[str, str]) -> Spec:
+        """With the hashes of users' files, so that Snakemake runs a job again where one changed."""
+        return {**spec, KEY: files} if files and self.trust == "again" else spec
 
     def prepared(self, wildcards: Any) -> Spec:
         """What preprocessing makes, by the slug."""
         return self._prepared[wildcards.prepared].spec
 
-    def specs(self, wildcards: Any) -> dict[str, Spec]:
-        """Everything that a training job needs to know."""
-        return self._cell(wildcards, seed=0).specs  # no specification depends on the seed
+    def specs(self, wildcards: Any) -> dict[str, Any]:
+        """Everything that a training job needs to know; with the hashes of users' files and what a changed one means,
+        where the cell uses any."""
+        specs = self._cell(wildcards, seed=0).specs  # no specification depends on the seed
+        files = own_files(specs)
+        return {**specs, KEY: files, "trust": self.trust} if files else specs
 
     def cells(self, wildcards: Any) -> dict[int, str]:
         """The cell ids of a training job, by seed."""

@@ -8,12 +8,17 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from fglbench.component_files import Trust
 from fglbench.partition.split import SplitSettings
 from fglbench.settings import Section
 
 
 def _entry(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
+
+
+def _components(value: Any) -> Any:
+    return value if isinstance(value, dict | Section) else {"folders": value}
 
 
 class Entry(Section):
@@ -273,6 +278,17 @@ class Tracking(Section):
     experiment: str | None = Field(None, description="Experiment; null: the study's name.")
 
 
+class Components(Section):
+    """Your own methods, backbones, partition schemes and datasets. A list is read as `folders`."""
+
+    folders: list[str] = Field([], description="Folders with their files.")
+    trust: Trust = Field(
+        "again",
+        description="Where a file changed and its VERSION did not: what was made with the other one is made again, or "
+        "(warn) kept with a warning.",
+    )
+
+
 class Jobs(Section):
     """How jobs run; changes no number."""
 
@@ -316,7 +332,11 @@ class Config(Study):
         "not run: those of study files, those of this file as well, or none.",
     )
     only_finished: bool = Field(False, description="Show the cells that are finished or packed; run and track nothing.")
-    components: list[str] = Field([], description="Folders with your own methods, backbones, schemes and datasets.")
+    components: Annotated[Components, BeforeValidator(_components, json_schema_input_type=list[str] | Components)] = (
+        Field(
+            Components(), description="Your own methods, backbones, schemes and datasets: a list of folders, or keys."
+        )
+    )
     results: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] = Field(
         "results", description="Folder for everything that is made, below the working directory."
     )

@@ -83,13 +83,10 @@ def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
             outcomes=outcome_counts(study.runs),
             facts=_facts(study),
             sections=[
-                (heading, flattened(settings.get(key) or {}))
-                for heading, key in (
-                    ("Protocol", "protocol"),
-                    ("Training", "training"),
-                    ("Versions", "versions"),
-                    ("Hardware", "hardware"),
-                )
+                ("Protocol", flattened(settings.get("protocol") or {})),
+                ("Training", flattened(settings.get("training") or {})),
+                ("Versions", _versions(settings)),
+                ("Hardware", flattened(settings.get("hardware") or {})),
             ],
             raw=_raw(settings),
             command=f"snakemake --cores all {settings['name']}",
@@ -125,6 +122,13 @@ def outcome_counts(runs: pd.DataFrame) -> list[tuple[str, int]]:
     counts = once["outcome"].value_counts()
     known = {"ok": "ok", **{state: outcome.meaning for state, outcome in OUTCOMES.items()}}
     return [(meaning, int(counts[state])) for state, meaning in known.items() if state in counts]
+
+
+def _versions(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Versions and mode of all runs; it is said where runs differ in torch or mode, which may move numbers."""
+    found = flattened(settings.get("versions") or {})
+    mixed = {name for name, text in found if name in ("torch", "mode") and ", " in text}
+    return [(name, f"{text} (runs differ; run.json has each one's)" if name in mixed else text) for name, text in found]
 
 
 def _facts(study: Study) -> list[tuple[str, str]]:

@@ -268,7 +268,9 @@ def _study(
 ) -> dict[str, Any]:
     study = expansion.study.model_dump()
     runs = [record["run"] for record in loaded.values() if record and record["run"]]
-    used = [run["versions"] for run in runs] + [settings["versions"] for settings in packed.studies]
+    modes = [{"mode": run["mode"]} if run["mode"] else {} for run in runs]
+    used = [run["versions"] | mode for run, mode in zip(runs, modes, strict=True)]
+    used += [settings["versions"] for settings in packed.studies]
     versions = {
         name: ", ".join(sorted({text for run in used if name in run for text in run[name].split(", ")}))
         for name in sorted({name for run in used for name in run})

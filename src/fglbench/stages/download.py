@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fglbench.component_files import KEY, Trust, changes, own_file
 from fglbench.datasets import catalogue, raw
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
@@ -26,7 +27,11 @@ from fglbench.storage import exclusive, read_json, remove_half_made, replacing
 
 
 def download(
-    dataset: Mapping[str, Any], folder: Path, mirror: Path | None = None, forbidden: str | None = None
+    dataset: Mapping[str, Any],
+    folder: Path,
+    mirror: Path | None = None,
+    forbidden: str | None = None,
+    trust: Trust = "again",
 ) -> dict[str, Any]:
     """Makes `graph.npz` and `graph.json` in `folder`, or returns at once where the right ones are there.
 
@@ -35,6 +40,7 @@ def download(
         folder: created when the graph is ready; a refused raw file is set aside in `folder/refused`.
         mirror: a folder laid out like the raw folders of torch_geometric's datasets; only read.
         forbidden: the setting that forbids to download, such as "my.yaml: data.download: false"; None: none does.
+        trust: what it means that a user's own file changed and its VERSION did not.
 
     Returns:
         the data card as stored in `graph.json`.
@@ -48,21 +54,18 @@ def download(
     spec = catalogue.get(dataset["name"])
     settings = spec.read_settings(dataset.get("settings") or {})
     with exclusive(folder):
-        return _download(spec, settings, folder, mirror, forbidden)
+        return _finished(spec, settings, folder, trust) or _download(spec, settings, folder, mirror, forbidden)
 
 
 def stored_card(dataset: Mapping[str, Any], folder: Path) -> dict[str, Any] | None:
     """The data card in `folder`, if it and the graph beside it are what the stage would make now, else None."""
     spec = catalogue.get(dataset["name"])
-    return _finished(spec, spec.read_settings(dataset.get("settings") or {}), folder)
+    return _finished(spec, spec.read_settings(dataset.get("settings") or {}), folder, "again")
 
 
 def _download(
     spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None, forbidden: str | None
 ) -> dict[str, Any]:
-    finished = _finished(spec, settings, folder)
-    if finished is not None:
-        return finished
     _remove(folder)
     check_room(spec, folder, from_mirror=mirror is not None)
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
@@ -86,6 +89,8 @@ def _download(
         "version": spec.version,
         "content_hash": digest,
     }
+    if files := own_file("dataset", spec.name):
+        card[KEY] = files
     _store(graph, folder, card)
     return read_json(folder / "graph.json")
 
@@ -104,7 +109,7 @@ def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     return graph
 
 
-def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path) -> dict[str, Any] | None:
+def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trust: Trust) -> dict[str, Any] | None:
     """The stored card, if it and the arrays beside it are what would be made now."""
     if not (folder / "graph.json").exists():
         return None
@@ -113,6 +118,11 @@ def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path) -> d
         wanted = {"name": spec.name, "version": spec.version, "settings": settings.model_dump()}
         if any(card.get(key) != value for key, value in wanted.items()):
             return None
+        changed = changes(card, own_file("dataset", spec.name))
+        if changed and trust == "again":
+            return None
+        for line in changed:
+            print(f"graph kept: {line}", flush=True)
         digest = content_hash(load_graph(folder))
     except StorageError:
         return None

@@ -63,7 +63,7 @@ def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_
 
 
 def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:
-    """Writes `seed<k>/federation.npz` for each seed; those that were made from the same split are kept.
+    """Writes `seed<k>/federation.npz` for each seed; those that were made from the same split and graph are kept.
 
     Args:
         graph_folder, split_folder: results of download and split.
@@ -75,7 +75,7 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
     for seed in seeds:
         source, target = split_folder / f"seed{seed}", folder / f"seed{seed}" / FILE
         with exclusive(target):
-            if split_of(target) == split_checksum(source) and is_unharmed(target):
+            if is_current(target, source, graph_folder):
                 continue
             graph = graph or load_graph(graph_folder)
             split = load_split(source)
@@ -84,6 +84,8 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
                 own = prepared_arrays(graph, training_split(split), spec)
                 arrays |= {f"{TRAINING}{name}": array for name, array in own.items()}
             arrays["split"] = _as_bytes(split_checksum(source))
+            if made_from := graph_checksum(graph_folder):
+                arrays["graph"] = _as_bytes(made_from)
             write_npz(target, {**arrays, CONTENT: _as_bytes(hash_arrays(arrays))})
 
 
@@ -116,6 +118,21 @@ def is_unharmed(path: Path) -> bool:
     except StorageError:
         return False
     return True
+
+
+def is_current(prepared: Path, split_folder: Path, graph_folder: Path) -> bool:
+    """Whether a federation file is there, unharmed, and made from this split and this graph."""
+    graph = _checksum(prepared, "graph")  # files of older versions do not say
+    return (
+        split_of(prepared) == split_checksum(split_folder)
+        and graph in (None, graph_checksum(graph_folder))
+        and is_unharmed(prepared)
+    )
+
+
+def graph_checksum(graph_folder: Path) -> str | None:
+    """SHA-256 of a graph's file, from its data card; None where a card of an older version has none."""
+    return read_json(graph_folder / "graph.json").get("sha256")
 
 
 def split_checksum(split_folder: Path) -> str:

@@ -4,13 +4,14 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fglbench import __version__
+from fglbench.component_files import KEY, changes
 from fglbench.errors import StorageError
 from fglbench.storage import hash_file, read_json, replacing_directory, write_json, write_npz
 
@@ -24,7 +25,13 @@ TRIED_AGAIN = ("failed", "oom", "timeout")
 _RECORDED = ("numpy", "scipy", "torch-geometric", "ogb", "pymetis", "python-louvain", "igraph", "networkx", "snakemake")
 
 
-def is_complete(folder: Path, cell: str, split: str | None, tried_again: Collection[str] = TRIED_AGAIN) -> bool:
+def is_complete(
+    folder: Path,
+    cell: str,
+    split: str | None,
+    files: Mapping[str, str] | None = None,
+    tried_again: Collection[str] = TRIED_AGAIN,
+) -> bool:
     """Whether a run folder holds the finished record of this cell and every file that the record names, unaltered.
 
     A run that failed with an error, ran out of memory or reached its time limit counts as unfinished: it is tried
@@ -34,6 +41,7 @@ def is_complete(folder: Path, cell: str, split: str | None, tried_again: Collect
         folder: of the seed.
         cell: the cell's id.
         split: checksum of the split that it must have been trained on.
+        files: hashes of the user's component files that it must have been trained with; None: any.
         tried_again: the outcomes that count as unfinished.
     """
     try:
@@ -42,6 +50,7 @@ def is_complete(folder: Path, cell: str, split: str | None, tried_again: Collect
             record["cell"] == cell
             and record["split"] == split
             and record["outcome"]["state"] not in tried_again
+            and not changes(record, files or {})
             and all(hash_file(folder / name) == digest for name, digest in record["files"].items())
         )
     except (StorageError, OSError, KeyError, TypeError, AttributeError):
@@ -63,6 +72,21 @@ def describe(record: dict[str, Any]) -> str:
     return f"ok, round {record['selected_round'] + 1} selected, trained in {record['train_seconds']:.2f} s"
 
 
+def differences(record: Mapping[str, Any], mode: str, files: Mapping[str, str]) -> list[str]:
+    """What is another now than when a kept record was made, one line each: mode, torch, the user's component files.
+
+    Args:
+        record: what `run.json` holds.
+        mode: "deterministic" or "fast", now.
+        files: hashes of the user's component files, now.
+    """
+    now = (mode, version("torch"))
+    then = (record.get("mode") or mode, record.get("versions", {}).get("torch", now[1]))
+    words = "in mode {} with torch {}"
+    other = [f"trained {words.format(*then)}, now {words.format(*now)}"] if then != now else []
+    return other + changes(record, files)
+
+
 def write_record(
     folder: Path,
     specs: dict[str, Any],
@@ -82,7 +106,7 @@ def write_record(
         result: of the training loop; None where it did not end.
         outcome: `state`, `round` and `reason`.
         machine: `split` (checksum), and as far as known `device`, `threads`, `mode`, `chunk_clients` and
-            `versions`; `peak_memory_mb` where it is another process' than this one's.
+            `versions`, and `component_files`; `peak_memory_mb` where it is another process' than this one's.
         began: `time.perf_counter()` at the seed's start.
 
     Returns:
@@ -120,6 +144,7 @@ def write_record(
             "mode": machine.get("mode"),
             "chunk_clients": machine.get("chunk_clients"),
             "split": machine["split"],
+            KEY: machine.get(KEY),
             "versions": {**_versions(), **machine.get("versions", {})},
             "files": {path.name: hash_file(path) for path in sorted(temporary.iterdir())},
         }

@@ -9,6 +9,7 @@ import numpy as np
 
 from fglbench import registry
 from fglbench.checksums import check_split
+from fglbench.component_files import KEY, Trust, changes, own_file
 from fglbench.datasets.base import Graph, load_graph
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
@@ -49,7 +50,13 @@ class Split:
 
 
 def split(
-    graph_folder: Path, spec: Mapping[str, Any], seeds: list[int], folder: Path, *, keep_going: bool = False
+    graph_folder: Path,
+    spec: Mapping[str, Any],
+    seeds: list[int],
+    folder: Path,
+    *,
+    keep_going: bool = False,
+    trust: Trust = "again",
 ) -> dict[int, str]:
     """Makes `seed<k>/split.npz` and `seed<k>/card.json` in `folder` for every seed that lacks them.
 
@@ -63,6 +70,7 @@ def split(
         seeds: cell seeds.
         folder: of the partition.
         keep_going: make the other seeds where the partition of one cannot be made.
+        trust: what it means that a user's own scheme changed and its VERSION did not.
 
     Returns:
         With `keep_going`, the seeds whose partition cannot be made, with the reason.
@@ -72,15 +80,15 @@ def split(
         StorageError: the graph cannot be read.
     """
     graph = load_graph(graph_folder, features=False)
-    refused: dict[int, str] = {}
+    files, refused = own_file("scheme", spec["scheme"]), dict[int, str]()
     for seed in seeds:
         target = Path(folder) / f"seed{seed}"
         request = _request(graph, spec, seed)
         with exclusive(target):
-            if _finished(target, request):
+            if _finished(target, request, files, trust):
                 continue
             try:
-                _make(graph, request, target)
+                _make(graph, request, files, target)
             except PartitionError as error:
                 if not keep_going:
                     raise
@@ -106,15 +114,16 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
     }
 
 
-def _finished(target: Path, request: Mapping[str, Any]) -> bool:
+def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], trust: Trust) -> bool:
     try:
         card = read_json(target / "card.json")
-        return card["request"] == request and card["sha256"] == hash_file(target / "split.npz")
-    except (StorageError, OSError, KeyError, TypeError):
+        same = card["request"] == request and card["sha256"] == hash_file(target / "split.npz")
+        return same and not (trust == "again" and changes(card, files))
+    except (StorageError, OSError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _make(graph: Graph, request: Mapping[str, Any], target: Path) -> None:
+def _make(graph: Graph, request: Mapping[str, Any], files: dict[str, str], target: Path) -> None:
     dataset, scheme, clients, seed = (request[key] for key in ("dataset", "scheme", "clients", "seed"))
     settings = SplitSettings.model_validate(request["split"])
     held_out = draw_held_out(graph.num_nodes, settings.held_out, seed, dataset)
@@ -133,6 +142,8 @@ def _make(graph: Graph, request: Mapping[str, Any], target: Path) -> None:
     if len(held_out):
         arrays["held_out"] = held_out
         card["held_out"] = len(held_out)
+    if files:
+        card[KEY] = files
     with replacing_directory(target) as temporary:
         write_npz(temporary / "split.npz", arrays)
         sha256 = hash_file(temporary / "split.npz")

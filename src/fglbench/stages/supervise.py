@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.child import Ended, run_in_child
+from fglbench.component_files import own_files
 from fglbench.errors import FglbenchError
 from fglbench.stages._train_child import work
 from fglbench.stages.train import fewer_clients
@@ -114,7 +115,8 @@ def train_supervised(
             print(f"seed {run.seed}: {reason}; again with {fewer} clients at once", flush=True)
             options["chunk_clients"] = fewer
             continue
-        _record(run, state, f"{reason} (log: {log})", prepared_folder, specs, left.pop(run.seed), folder)
+        files = own_files(specs) if options.get("trust") != "warn" else None
+        _record(run, state, f"{reason} (log: {log})", prepared_folder, specs, left.pop(run.seed), folder, files)
 
 
 def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
@@ -146,6 +148,7 @@ def _record(
     specs: dict[str, Any],
     cell: str,
     folder: Path,
+    files: dict[str, str] | None,
 ) -> None:
     """Writes the record that the child could not, unless another job has finished the seed meanwhile."""
     from fglbench.stages.preprocess import FILE, split_of
@@ -156,7 +159,7 @@ def _record(
     split = split_of(prepared_folder / f"seed{run.seed}" / FILE)
     own = folder / f"seed{run.seed}"
     with exclusive(own):
-        if is_complete(own, cell, split):
+        if is_complete(own, cell, split, files):
             return
         outcome = {"state": state, "round": None, "reason": reason}
         peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench import registry
 from fglbench.cards import VARIABLE
+from fglbench.component_files import KEY, Trust, own_files
 from fglbench.errors import StorageError
 from fglbench.out_of_memory import is_out_of_memory
 from fglbench.stages.preprocess import FILE, split_of
-from fglbench.stages.run_record import TRIED_AGAIN, describe, is_complete, write_record
-from fglbench.storage import exclusive
+from fglbench.stages.run_record import RECORD, TRIED_AGAIN, describe, differences, is_complete, write_record
+from fglbench.storage import exclusive, read_json
 
 if TYPE_CHECKING:
     from fglbench.federation.record import Result
@@ -60,6 +61,7 @@ def train(
     chunk_clients: int | None = None,
     memory_mb: int | None = None,
     mode: str = "deterministic",
+    trust: Trust = "again",
     log: str | None = None,
     progress: Callable[[int], Progress | None] = lambda seed: None,
     watcher: Watcher | None = None,
@@ -76,6 +78,7 @@ def train(
         threads: of torch.
         chunk_clients, memory_mb: clients at once, or the memory that decides it; neither changes a number.
         mode: "deterministic" or "fast", see `federation.modes`; changes no number on a CPU.
+        trust: what it means that a user's component file changed and its VERSION did not.
         log: where the output of this process goes, named in the reason of an outcome that is not ok.
         progress: gives the callback of a seed's rounds.
         watcher: told how it goes.
@@ -93,16 +96,18 @@ def train(
         "memory_mb": memory_mb,
         "mode": mode,
     }
+    files = own_files(specs)
     for seed, cell in cells.items():
         spoilt = False
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
-            split = split_of(prepared_folder / f"seed{seed}" / FILE)
-            if is_complete(folder / f"seed{seed}", cell, split, tried_again):
-                print(f"seed {seed}: done already, kept", flush=True)
+            own, made_from = folder / f"seed{seed}", split_of(prepared_folder / f"seed{seed}" / FILE)
+            if is_complete(own, cell, made_from, files if trust == "again" else None, tried_again):
+                but = differences(read_json(own / RECORD), mode, files)
+                print("; ".join([f"seed {seed}: done already, kept", *but]), flush=True)
             else:
-                folders = graph_folder, prepared_folder / f"seed{seed}", folder / f"seed{seed}"
-                record = train_seed(*folders, specs, seed, cell, settings, log, progress(seed), watcher)
+                folders = graph_folder, prepared_folder / f"seed{seed}", own
+                record = train_seed(*folders, specs, seed, cell, settings | {KEY: files}, log, progress(seed), watcher)
                 print(f"seed {seed}: {describe(record)}", flush=True)
                 spoilt = _may_have_spoilt(record)
             watcher.ended(seed)
@@ -134,7 +139,7 @@ def train_seed(
     while True:
         result: Result | None = None
         outcome: dict[str, Any] = {"state": "ok", "round": None, "reason": None}
-        machine: dict[str, Any] = {}
+        machine: dict[str, Any] = {KEY: settings[KEY]}
 
         def known(found: dict[str, Any], machine: dict[str, Any] = machine) -> None:
             machine |= found
