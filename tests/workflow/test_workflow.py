@@ -141,7 +141,7 @@ def test_only_what_is_finished_is_shown(finished: Path, tmp_path: Path):
 
 def test_two_runs_give_the_same_bytes_in_metrics(finished: Path, tmp_path: Path):
     write_config(tmp_path, datasets=["karate"], methods=["fedavg"], partitions=["louvain"])
-    done = run_snakemake(tmp_path, "--cores", "2", "grid", PYTHONHASHSEED="77")
+    done = run_snakemake(tmp_path, "--cores", "2", "results/studies/grid/study.json", PYTHONHASHSEED="77")
     assert done.returncode == 0, done.stdout + done.stderr
     files = sorted((tmp_path / "results" / "evaluate").rglob("metrics.json"))
     assert len(files) == 2
