@@ -76,7 +76,7 @@ CHOICES = parameters(
 AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "moon", "aggregation_settings": {"mu": 1.0}},
     {"aggregation": "feddc"},
-    {"aggregation": "feddc", "aggregation_settings": {"variant": "openfgl"}},
+    {"aggregation": "feddc", "aggregation_settings": {"variant": "paper"}},
     {"aggregation": "gcfl+", "aggregation_settings": EAGER["gcfl+"]},
     {"aggregation": "fedgta"},
 ]
@@ -86,7 +86,7 @@ VARIANTS = [
     Choice("fedgta", "gcn", {"moments": "central", "order": 3}),
     Choice("fedgta", "gcn", {"no_moments": True}),
     Choice("fedgta", "gcn", {"no_confidence": True}),
-    Choice("feddc", "gcn", {"variant": "openfgl"}),
+    Choice("feddc", "gcn", {"variant": "paper"}),
     Choice("fedavg", "sage", backbone_own={"neighbours": 1}),
     Choice("fedgta", "sage", backbone_own={"neighbours": 1}),
     Choice("fedavg", "gamlp", backbone_own={"attention": "jk"}),

@@ -72,7 +72,7 @@ def safetensors(path: Path) -> None:
 
 
 def figure(path: Path) -> None:
-    drawn = Figure(figsize=(40, 40))
+    drawn = Figure(figsize=(40, 40), layout="constrained")
     drawn.subplots().imshow(LARGE.reshape(250, 400))
     save(drawn, path.parent, path.name)
 

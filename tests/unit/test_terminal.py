@@ -40,8 +40,9 @@ def test_compare_prints_its_tables_in_any_encoding(tmp_path: Path, encoding: str
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True)
     assert done.returncode == 0, done.stderr
     shown = done.stdout.decode(encoding)
-    sign = "±" if encoding == "latin-1" else "?"
-    assert re.search(rf"\| FedAvg +\| +\d+\.\d {re.escape(sign)} \d+\.\d \|", shown), shown
+    times = "×" if encoding == "latin-1" else "x"
+    assert re.search(rf"max\(2 points, 2 {times}\s+pooled", shown), shown
+    assert re.search(r"\| FedProx +\| +\d+\.\d / \d+\.\d v \|", shown), shown
 
 
 def test_outcomes_are_told_apart_without_their_symbols():

@@ -222,6 +222,65 @@ def test_more_points_than_one_call_takes(results: Path, monkeypatch: pytest.Monk
     assert run.data.params["training.rounds"] == "4"
 
 
+def artifact_of(client: Any, run: Any, folder: Path) -> str:
+    """The cell named by the run's artifact, fetched as any reader of the store does."""
+    folder.mkdir(exist_ok=True)
+    return read_json(Path(client.download_artifacts(run.info.run_id, "run.json", str(folder))))["cell"]
+
+
+def test_a_store_that_moved_with_its_project_keeps_its_artifacts(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, moved = tmp_path / "old place", tmp_path / "new_%place"
+    project.mkdir()
+    results.rename(project / "results")
+    monkeypatch.chdir(project)
+    import_(Path("results"))
+    before = {cell: run.info.run_id for cell, run in stored(project / "results").items()}
+    old = mlflow_store._client(f"sqlite:///{project}/results/tracking/mlflow.db")
+    theirs = old.create_run(old.create_experiment("theirs", "s3://bucket/tracking/artifacts")).info
+    project.rename(moved)
+    project.write_text("a folder cannot be made here")
+    monkeypatch.chdir(moved)
+    capsys.readouterr()
+    rows = [*run_rows("aa", seed=0), *run_rows("cc", method="global", label="Global", scheme="louvain")]
+    rows += [
+        *run_rows("cc", method="global", label="Global", scheme="metis"),
+        *run_rows("dd", seed=1, outcome="diverged"),
+    ]
+    write_records(
+        Path("results"), [*rows, *run_rows("ff", seed=3)], [curve_rows(cell) for cell in ("aa", "cc", "cc", "ff")]
+    )
+    done = import_(Path("results"))
+    assert (done["imported"], done["superseded"], done["kept"]) == (1, 0, 3)
+    assert (
+        "the project has moved: 3 runs find their artifacts in results/tracking/artifacts again"
+        in capsys.readouterr().out
+    )
+    runs = stored(moved / "results")
+    assert {cell: runs[cell].info.run_id for cell in before} == before
+    client = mlflow_store._client(f"sqlite:///{moved}/results/tracking/mlflow.db")
+    assert {cell: artifact_of(client, run, tmp_path / "fetched") for cell, run in runs.items()} == {
+        cell: cell for cell in runs
+    }
+    assert client.get_run(theirs.run_id).info.artifact_uri == theirs.artifact_uri
+    assert client.get_experiment_by_name("theirs").artifact_location == "s3://bucket/tracking/artifacts"
+    assert project.is_file()
+    for path in (moved / "results").rglob("*"):
+        assert path.suffix == ".db" or path.is_dir() or str(project).encode() not in path.read_bytes(), path
+    assert import_(Path("results"))["kept"] == 4
+    assert "moved" not in capsys.readouterr().out
+
+
+def test_a_run_whose_artifact_is_gone_is_made_anew(results: Path) -> None:
+    import_(results)
+    run = stored(results)["aa"]
+    (results / "tracking" / "artifacts" / run.info.run_id / "artifacts" / "run.json").unlink()
+    done = import_(results)
+    assert (done["imported"], done["superseded"], done["kept"]) == (0, 1, 2)
+    assert import_(results)["kept"] == 3
+
+
 def test_a_locked_store_fails_this_job_alone_and_writes_nothing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import_(results)
     (results / "tracking" / "grid.json").unlink()
@@ -278,7 +337,7 @@ def test_a_job_is_quiet_and_leaves_no_folder_of_mlflow(results: Path) -> None:
     assert done.stderr == ""
     assert sorted(path.name for path in results.parent.iterdir()) == ["results"]
     written = read_json(results / "tracking" / "grid.json")
-    assert written["command"] == f"mlflow ui --backend-store-uri sqlite:///{results.resolve()}/tracking/mlflow.db"
+    assert written["command"] == "mlflow ui --backend-store-uri sqlite:///results/tracking/mlflow.db"
     assert written["command"] in done.stdout
 
 

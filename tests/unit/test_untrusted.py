@@ -88,7 +88,7 @@ def test_no_stage_runs_a_pickle_that_lies_where_results_are_expected(tmp_path: P
     assert target.exists()  # the attack works where a pickle is loaded
 
 
-def test_only_the_reader_of_raw_files_knows_pickles():
+def test_only_the_readers_of_raw_files_know_pickles():
     """Every call that could load one is looked at in the source: imports, numpy's switch, torch's reader."""
     found = set()
     for path in SOURCE.rglob("*.py"):
@@ -103,4 +103,4 @@ def test_only_the_reader_of_raw_files_knows_pickles():
                 assert any(word.arg == "allow_pickle" and word.value.value is False for word in node.keywords), path
             if isinstance(node, ast.Call):
                 assert ast.unparse(node.func) != "torch.load", path
-    assert found == {"datasets/raw.py"}
+    assert found == {"datasets/raw.py", "datasets/torch_file.py"}

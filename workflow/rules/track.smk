@@ -2,8 +2,11 @@
 
 
 # Read once, before any job: Snakemake keeps a job's params after it, and a new number has the import tried again.
-# Another server has none of the runs. A hash, for an address may hold a password.
-TRACKED_TO = fingerprint(PLAN.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or "")
+# Another server has none of the runs, and a store that moved with its project looks for artifacts where they were.
+# A hash, for an address may hold a password.
+TRACKED_TO = fingerprint(
+    PLAN.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or str(Path(RESULTS).resolve())
+)
 FAILED_IMPORTS = {study: failed_imports(Path(f"{RESULTS}/tracking/{study}.json")) for study in PLAN.studies}
 
 

@@ -25,7 +25,8 @@ def track(
     Args:
         study_folder: what the collect stage wrote.
         results: the results folder; `tracking/` below it holds the default store and the artifacts.
-        output: JSON with uri, experiment, imported, superseded, kept, command and failures.
+        output: JSON with uri, experiment, imported, superseded, kept, command and failures. The store in
+            `results/tracking` is named relative to the working directory as `results` is.
         uri: tracking URI; None: MLFLOW_TRACKING_URI, else SQLite in `results/tracking`.
         experiment: None: the name of the study.
         failures: how often this import was tried in vain.

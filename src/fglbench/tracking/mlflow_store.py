@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from fglbench.tracking import TrackingError
+from fglbench.tracking.moved import point_to
 from fglbench.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
@@ -36,16 +37,19 @@ _QUIET = {
 
 
 def resolve_uri(uri: str | None, folder: Path) -> str:
-    """The tracking URI: as given, else the environment's MLFLOW_TRACKING_URI, else SQLite in `folder`."""
+    """The tracking URI: as given, else the environment's MLFLOW_TRACKING_URI, else SQLite in `folder`, relative where
+    that is: records with it may move."""
     return uri or os.environ.get("MLFLOW_TRACKING_URI") or _default_uri(folder)
 
 
 def _default_uri(folder: Path) -> str:
-    return f"sqlite:///{Path(folder).resolve() / 'mlflow.db'}"
+    return f"sqlite:///{Path(folder) / 'mlflow.db'}"
 
 
 def import_runs(runs: list[TrackedRun], study: str, experiment: str, uri: str, folder: Path) -> dict[str, int]:
     """Brings an experiment up to date with the finished runs of a study; doing it twice changes nothing.
+
+    The store in `folder` may have moved with its project: what it says of artifacts is put right first.
 
     Args:
         runs: the finished runs.
@@ -55,21 +59,30 @@ def import_runs(runs: list[TrackedRun], study: str, experiment: str, uri: str, f
         folder: for artifacts, unless a server keeps them, and for the lock that keeps two imports apart.
 
     Returns:
-        `imported` (new), `superseded` (their content had changed; the old run is deleted) and `kept`.
+        `imported` (new), `superseded` (their content had changed, or their artifact is gone; the old run is deleted)
+        and `kept`.
 
     Raises:
         TrackingError: the store cannot be reached, is locked, or refuses; what was imported until then stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".import.lock"), _reported(uri), _without_waiting_for_disk(uri == _default_uri(folder)):
+    own = uri == _default_uri(folder)
+    with FileLock(folder / ".import.lock"), _reported(uri), _without_waiting_for_disk(own):
         _refuse_locked(uri)
-        client = _client(uri)
+        # MLflow keeps a connection for each address, so the one it gets is absolute.
+        client = _client(_default_uri(folder.resolve()) if own else uri)
         experiment_id = _experiment(client, experiment, uri, folder)
+        artifacts = (folder / "artifacts").resolve()
+        if own and (moved := point_to(artifacts.with_name("mlflow.db"), artifacts)):
+            print(
+                f"the project has moved: {moved} runs find their artifacts in {folder / 'artifacts'} again", flush=True
+            )
         present = _present(client, experiment_id, study)
         counts = {"imported": 0, "superseded": 0, "kept": 0}
         for run in runs:
             old = present.get(run.cell, [])
-            if [digest for _, digest in old] == [run.fingerprint]:
+            whole = not own or all(_is_kept(run, artifacts / run_id) for run_id, _ in old)
+            if whole and [digest for _, digest in old] == [run.fingerprint]:
                 counts["kept"] += 1
                 continue
             _write(client, experiment_id, study, run)
@@ -199,6 +212,11 @@ def _points(run: TrackedRun, start: int, end: int) -> "list[Metric]":
         for name, points in run.curves.items()
         for number, value in points
     ]
+
+
+def _is_kept(run: TrackedRun, artifacts: Path) -> bool:
+    """Whether the artifact that `_keep` writes is there."""
+    return run.record is None or (artifacts / "artifacts" / run.record.name).exists()
 
 
 def _keep(created: Any, record: Path) -> None:
