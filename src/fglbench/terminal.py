@@ -10,7 +10,7 @@ import unicodedata
 
 _HANDLER = "fglbench.replace"
 # One character each, so that columns stay in line; different ones for different outcomes.
-_STAND_INS = dict(zip("−–—▴▾×†‡§¶○∅≠", "---^vx*#$!oe/", strict=True))
+_STAND_INS = dict(zip("−–—▴▾⇕≈×†‡§¶○∅≠", "---^v:~x*#$!oe/", strict=True))
 
 
 def show_anything() -> None:
