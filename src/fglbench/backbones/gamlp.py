@@ -11,8 +11,9 @@ Its weights start in Glorot's range for rectifiers, as in FedGTA's public code.
 
 Scores and perceptron meet the propagated features in linear maps only, so that A^l X need not be formed. Deviations
 from GAMLP's public code: no label branch, no dropout on features and attention; jk compares with the hops as they are,
-not with a perceptron of them. FedGTA's public jk gives a node scores of other nodes (it views hop-major scores as
-node-major); here each node has its own.
+not with a perceptron of them. Deviations from FedGTA's public code, which leave its accuracy as it is: its jk gives a
+node scores of other nodes (it views hop-major scores as node-major), here each node has its own; its layers share one
+slope of PReLU, here each has its own.
 
 Defaults:
     hops 3: FedGTA's public code's; the paper tunes it.
