@@ -63,4 +63,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
             done = run_snakemake(made, "--cores", "2", "--resources", "gpu=2")
             assert done.returncode == 0, done.stdout + done.stderr
             (made / "ended").touch()
-    return shutil.copytree(made, tmp_path_factory.mktemp("study") / "finished")
+    return moved(made, tmp_path_factory.mktemp("study") / "finished")
+
+
+def moved(study: Path, folder: Path) -> Path:
+    """A copy of a finished study, after the run in which its MLflow store learns its new place."""
+    shutil.copytree(study, folder)
+    done = run_snakemake(folder, "--cores", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder

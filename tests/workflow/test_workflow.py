@@ -15,7 +15,7 @@ from fglbench.cli import main
 from fglbench.commands.new import write_component
 from fglbench.datasets import catalogue
 
-from .conftest import ROOT, job_counts, run_snakemake, write_config
+from .conftest import ROOT, job_counts, moved, run_snakemake, write_config
 
 
 def test_a_study_ends_in_tables_figures_report_and_tracking(finished: Path):
@@ -57,8 +57,7 @@ def test_named_targets_are_complete_after_a_full_run(finished: Path):
 
 
 def test_another_mirror_or_folder_of_components_makes_nothing_anew(finished: Path, tmp_path: Path):
-    folder = tmp_path / "study"
-    shutil.copytree(finished, folder)
+    folder = moved(finished, tmp_path / "study")
     for name in ("mirror", "own"):
         (folder / name).mkdir()
     write_config(folder, data={"mirror": "mirror"}, components=["own"])
