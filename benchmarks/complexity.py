@@ -95,7 +95,7 @@ def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
     """What `load_federation` needs for a method and its backbone."""
     name, settings = BACKBONES.get(method, STRATEGY)
     resolved: Any = registry.declaration("backbone", name).settings(**settings)
-    spec = {**resolved.prepared(), "features": "raw"}
+    spec = {**resolved.propagation().spec(), "features": "raw"}
     if registry.declaration("method", method).rebuilds:
         spec["propagate"] = False
     return case.graph_folder, case.prepared_folder(spec), spec

@@ -18,7 +18,8 @@ from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.federation.federation import Federation
 from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method
-from fglbench.stages.preprocess import load_federation, pays, preprocess
+from fglbench.federation.propagation import pays
+from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
 from fglbench.storage import fingerprint, hash_file, write_json, write_npz
 
@@ -75,7 +76,7 @@ class Case:
     ) -> Federation:
         """The federation that a backbone with these settings trains on; `propagate`: whether ahead, where that pays."""
         resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
-        spec = {**resolved.prepared(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
+        spec = {**resolved.propagation().spec(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
         spec |= {} if propagate else {"propagate": False}
         return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
 
@@ -144,7 +145,7 @@ def make_split(
 def backbone_of(federation: Federation, name: str, **settings: Any) -> Backbone:
     """A registered backbone for a federation."""
     resolved = registry.declaration("backbone", name).settings(**settings)
-    return registry.module("backbone", name).Backbone(resolved, federation.features.shape[1], federation.classes)
+    return registry.module("backbone", name).Backbone(resolved, federation.num_features, federation.classes)
 
 
 def method_of(federation: Federation, backbone: Backbone, name: str, **settings: Any) -> Method:

@@ -32,8 +32,8 @@ def not_applicable(method: str, backbone: str) -> str | None:
         labels=np.array([0, 1]),
         role=np.full(2, TRAIN, dtype=np.int8),
         classes=2,
-        operator=sp.identity(2, dtype=np.float32, format="csr"),
-        features=np.eye(2, dtype=np.float32),
+        adjacency=sp.csr_matrix((2, 2), dtype=np.float32),
+        x=np.eye(2, dtype=np.float32),
     )
     return method_of(federation, backbone_of(federation, backbone), method).not_applicable()
 

@@ -19,7 +19,13 @@ from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
 from fglbench.settings import ComponentSettings
 
-KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes", "dataset": "datasets"}
+KINDS = {
+    "method": "methods",
+    "backbone": "backbones",
+    "task": "tasks",
+    "scheme": "partition/schemes",
+    "dataset": "datasets",
+}
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
@@ -74,8 +80,7 @@ def stem_of(name: str) -> str:
 
 
 def names(kind: str) -> list[str]:
-    """The names of all components of a kind ("method", "backbone", "scheme", "dataset"), sorted; of datasets, those of
-    users alone."""
+    """The names of all components of one of `KINDS`, sorted; of datasets, those of users alone."""
     return sorted(_files(kind))
 
 

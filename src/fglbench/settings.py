@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["AggregatedSettings", "Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
+from fglbench.requests import Propagation
+
+__all__ = ["AggregatedSettings", "Annotated", "Any", "ComponentSettings", "Field", "Literal", "Propagation", "Section"]
 
 
 OF_ENTRIES = ("name", "label", "training", "protocol", "printed", "settings")

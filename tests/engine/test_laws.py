@@ -351,7 +351,7 @@ def test_divergence_ends_the_run_with_its_round_and_without_nan(five: Case, eval
 @pytest.mark.parametrize("client", [0, 4])
 def test_one_client_with_a_nan_loss_is_enough(five: Case, client: int) -> None:
     class Breaks(fedavg.Method):
-        def correct(self, step: base.Step, gradients: Parameters) -> None:
+        def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
             if step.round == 2 and client in step.clients:
                 gradients["0.weight"][step.clients.tolist().index(client)] = np.nan
 
@@ -506,7 +506,7 @@ def test_hook_loss_sees_received_and_current_parameters(five: Case) -> None:
 
 def test_hook_correct_changes_gradients_in_place(five: Case) -> None:
     class Frozen(base.Method):
-        def correct(self, step: base.Step, gradients: Parameters) -> None:
+        def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
             assert all(gradients[name].shape == tensor.shape for name, tensor in step.parameters.items())
             for name in ("0.weight", "0.bias"):
                 gradients[name].zero_()
@@ -566,7 +566,7 @@ def test_hooks_see_the_schedule(five: Case) -> None:
         def loss(self, step: base.Step) -> None:
             assert (step.schedule.lr, step.schedule.local_epochs) == (0.03, 4)
 
-        def after(self, round: base.Round, mixed: Parameters) -> None:
+        def server_update(self, round: base.Round, mixed: Parameters) -> None:
             assert (round.schedule.lr, round.schedule.local_epochs) == (0.03, 4)
             rounds.append(round.number)
 
@@ -628,7 +628,7 @@ def test_hook_after_replaces_what_clients_start_the_next_round_with(five: Case, 
             if step.epoch == 0:
                 starts.append(step.received["1.bias"].clone())
 
-        def after(self, round: base.Round, mixed: Parameters) -> None:
+        def server_update(self, round: base.Round, mixed: Parameters) -> None:
             assert (mixed["0.weight"] == mixed["0.weight"][:1]).all()
             assert not (round.parameters["0.weight"] == round.parameters["0.weight"][:1]).all()
             mixed["1.bias"] = torch.full_like(mixed["1.bias"], 7.0)

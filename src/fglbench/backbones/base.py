@@ -1,48 +1,54 @@
 """The contract of a backbone.
 
-A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `prepared()` (which operator
-and which hops of the features preprocessing makes, see `stages.preprocess`), and `class Backbone(base.Backbone)`.
+A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `propagation()` (what
+preprocessing makes: the operator and the hops of the features), and `class Backbone(base.Backbone)`.
 
-A forward pass meets the node features only in linear maps, `view.first(weight)` for one propagated matrix or
-`view.each(weights)` for all hops, so that sparse features stay sparse; after that rows are plain tensors grouped by
-client, for `view.linear`, `bias`, `propagate`, `own` and `edges`. All parameters have a leading client axis, and
-nothing may mix the rows of two clients but the operators, which have no edge between them.
+A forward pass meets the node features only in linear maps, `batch.input_linear(weight)` for one propagated matrix or
+`batch.input_linear_per_hop(weights)` for all hops, so that sparse features stay sparse; after that rows are plain
+tensors grouped by client, for `batch.linear`, `bias`, `propagate`, `target_rows` and `edges`. All parameters have a
+leading client axis, and nothing may mix the rows of two clients but the operators, which have no edge between them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.federation import View
+from fglbench.federation.federation import Federation
+from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.propagation_batch import DrawNeighbours, PropagationBatch, propagation_batch
+from fglbench.requests import Propagation
 
-Dropout: TypeAlias = Callable[[Tensor, list[int]], Tensor]
+Dropout: TypeAlias = ClientDropout | NoDropout
+"""`dropout(x, ptr)` for rows grouped by client; `dropout.training` says whether a pass belongs to a training step."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a forward pass gives, for the output rows of its view.
+    """What a forward pass gives, for the output rows of its batch.
 
     Attributes:
         logits: [outputs, classes] float32.
         hidden: the representation before the classifier, [rows of the level it lives on, width] float32; the logits
             themselves where the classifier is the only layer.
-        hidden_level: that level of the view.
+        hidden_level: that level of the batch.
+        buffers: new values [S, ...] of buffers that a training pass updates.
     """
 
     logits: Tensor
     hidden: Tensor
-    hidden_level: int
+    hidden_level: int = 0
+    buffers: Parameters = field(default_factory=dict)
 
-    def representation(self, view: View) -> Tensor:
-        """`hidden` of the view's output rows, [outputs, width]."""
+    def representation(self, batch: PropagationBatch) -> Tensor:
+        """`hidden` of the batch's output rows, [outputs, width]."""
         z = self.hidden
-        for level in range(self.hidden_level, len(view.operators)):
-            z = view.own(z, level)
+        for level in range(self.hidden_level, len(batch.operators)):
+            z = batch.target_rows(z, level)
         return z
 
 
@@ -51,6 +57,9 @@ class Backbone(ABC):
 
     Attributes:
         settings: the resolved settings.
+        features: columns of the node features.
+        outputs: columns of its last layer.
+        propagation: what preprocessing makes for it.
         hops: applications of the operator inside the first linear map.
         propagations: applications after it.
         head: names of the parameters of the last layer (personal in FedPer).
@@ -66,18 +75,44 @@ class Backbone(ABC):
     edge_values: int = 0
     neighbours: int | None = None
 
-    def __init__(self, settings: Any, features: int, classes: int):
+    def __init__(self, settings: Any, features: int, outputs: int):
         self.settings = settings
         self.features = features
-        self.classes = classes
+        self.outputs = outputs
+        self.propagation: Propagation = settings.propagation()
 
     @abstractmethod
     def initial(self, generator: torch.Generator) -> Parameters:
         """One client's initial parameters, drawn from the generator in a fixed order."""
 
+    def buffers(self) -> Parameters:
+        """One client's initial buffers: state [...] that no gradient trains and training passes update."""
+        return {}
+
     @abstractmethod
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        """Logits of the view's output rows under stacked parameters [S, ...]."""
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+        """Logits of the batch's output rows under stacked parameters and buffers [S, ...]."""
+
+    def batch(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        targets: np.ndarray | None = None,
+        *,
+        draw_neighbours: DrawNeighbours | None = None,
+        device: torch.device | str = "cpu",
+    ) -> PropagationBatch:
+        """What a forward pass over some clients computes on; see `propagation_batch`."""
+        return propagation_batch(
+            federation,
+            self.propagation,
+            clients,
+            self.hops,
+            self.propagations,
+            targets,
+            draw_neighbours=draw_neighbours,
+            device=device,
+        )
 
 
 def glorot(generator: torch.Generator, rows: int, columns: int) -> Tensor:

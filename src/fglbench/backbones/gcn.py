@@ -10,15 +10,13 @@ Defaults:
     r 0.5: the paper's.
 """
 
-from typing import Any
-
 import torch
 
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
-from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
-from fglbench.settings import ComponentSettings, Field
+from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -29,31 +27,31 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, Any]:
-        return {"r": self.r, "hops": 1}
+    def propagation(self) -> Propagation:
+        return Propagation(r=self.r, hops=1)
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Settings, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Settings, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = 1
         self.propagations = settings.depth - 1
         self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
 
     def initial(self, generator: torch.Generator) -> Parameters:
         parameters = {}
-        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        layers = base.widths(self.features, self.settings.hidden, self.outputs, self.settings.depth)
         for layer, (rows, columns) in enumerate(layers):
             parameters[f"{layer}.weight"] = base.glorot(generator, rows, columns)
             parameters[f"{layer}.bias"] = torch.zeros(columns)
         return parameters
 
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        h = view.bias(view.first(parameters["0.weight"]), parameters["0.bias"], level=0)
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+        h = batch.bias(batch.input_linear(parameters["0.weight"]), parameters["0.bias"], level=0)
         hidden = h
         for layer in range(1, self.settings.depth):
             hidden = h.relu()
-            h = dropout(hidden, view.ptrs[layer - 1])
-            h = view.propagate(view.linear(h, parameters[f"{layer}.weight"], level=layer - 1), level=layer - 1)
-            h = view.bias(h, parameters[f"{layer}.bias"], level=layer)
+            h = dropout(hidden, batch.ptrs[layer - 1])
+            h = batch.propagate(batch.linear(h, parameters[f"{layer}.weight"], level=layer - 1), level=layer - 1)
+            h = batch.bias(h, parameters[f"{layer}.bias"], level=layer)
         return Output(h, hidden, hidden_level=max(self.settings.depth - 2, 0))

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
-from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
-from fglbench.settings import ComponentSettings, Field
+from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -24,30 +24,32 @@ class Settings(ComponentSettings):
     hidden: int = Field(64, ge=1, description="Width of the hidden layers.")
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
 
-    def prepared(self) -> dict[str, Any]:
-        return {"r": 0.5, "hops": 0}
+    def propagation(self) -> Propagation:
+        return Propagation()
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Any, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = 0
         self.propagations = 0
         self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        layers = base.widths(self.features, self.settings.hidden, self.outputs, self.settings.depth)
         return base.linear_layers(generator, layers)
 
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        h = view.bias(view.first(parameters["0.weight"]), parameters["0.bias"], level=0)
-        return self.perceptron(h, parameters, view, dropout)
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+        h = batch.bias(batch.input_linear(parameters["0.weight"]), parameters["0.bias"], level=0)
+        return self.perceptron(h, parameters, batch, dropout)
 
-    def perceptron(self, h: Tensor, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+    def perceptron(self, h: Tensor, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
         """The layers after the first: h [outputs, width], before its activation."""
         hidden = h
         for layer in range(1, self.settings.depth):
             hidden = h.relu()
-            h = dropout(hidden, view.ptrs[0])
-            h = view.bias(view.linear(h, parameters[f"{layer}.weight"], level=0), parameters[f"{layer}.bias"], level=0)
+            h = dropout(hidden, batch.ptrs[0])
+            h = batch.bias(
+                batch.linear(h, parameters[f"{layer}.weight"], level=0), parameters[f"{layer}.bias"], level=0
+            )
         return Output(h, hidden, hidden_level=0)

@@ -179,7 +179,7 @@ def _backbone_settings(entry: Entry, training: Training) -> Any:
 
 def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: Protocol) -> Part:
     """What preprocessing makes: shared by all backbones that need the same, and by all methods that keep the graphs."""
-    needs = _backbone_settings(backbone, training).prepared()
+    needs = _backbone_settings(backbone, training).propagation().spec()
     if registry.declaration("method", method.name).rebuilds:
         needs["propagate"] = False
     label = f"{protocol.features}-hops{needs['hops']}"

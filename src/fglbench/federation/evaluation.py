@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.backbones.base import Backbone
+from fglbench.backbones.base import Backbone, Output
 from fglbench.federation import parameters as stacked
-from fglbench.federation.federation import Federation, View
+from fglbench.federation.batch import Batch
+from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters
+from fglbench.tasks.base import Task
 
 
 class Evaluator:
@@ -18,58 +20,64 @@ class Evaluator:
 
     Args:
         federation: the graphs to predict on: `scored` for scores, the graphs of training for what a method sends.
-        chunk_clients: clients evaluated at once, whose views are then built anew each time and not kept; None for all.
+        backbone, task: whose outputs, and what is predicted of them.
+        device: where batches live.
+        chunk_clients: clients evaluated at once, whose batches are then built anew each time, not kept; None for all.
     """
 
     def __init__(
-        self, federation: Federation, backbone: Backbone, device: torch.device | str, chunk_clients: int | None = None
+        self,
+        federation: Federation,
+        backbone: Backbone,
+        task: Task,
+        device: torch.device | str,
+        chunk_clients: int | None = None,
     ):
         self._federation = federation
         self._backbone = backbone
+        self._task = task
         self._device = device
         clients = np.flatnonzero(np.diff(federation.ptr))  # a graph of training may have no node
         size = chunk_clients or federation.num_clients
         self._chunks = [clients[first : first + size] for first in range(0, len(clients), size)]
-        self._kept: list[View] | None = None
+        self._kept: list[Batch] | None = None
 
     def build(self) -> None:
-        """Makes the view ahead of its first use, where it is one that stays."""
+        """Makes the batch ahead of its first use, where it is one that stays."""
         if self._kept is None and len(self._chunks) == 1:
-            self._kept = [self._view(self._chunks[0])]
+            self._kept = [self._batch(self._chunks[0])]
 
-    def _view(self, clients: np.ndarray) -> View:
-        backbone, federation = self._backbone, self._federation
+    def _batch(self, clients: np.ndarray) -> Batch:
+        federation = self._federation
         given = federation.given
         if given is not None:
             given = given[np.isin(federation.client_of[given], clients)]
-        return federation.view(
-            clients, backbone.hops, backbone.propagations, training=False, outputs=given, device=self._device
-        )
+        return self._backbone.batch(federation, clients, given, device=self._device)
 
     @torch.no_grad()
     def run(self, parameters: Parameters) -> np.ndarray | None:
-        """[N] int32 class ids under stacked parameters, or None where a logit is not finite."""
+        """[N, ...] what the task predicts under stacked parameters, or None where an output is not finite."""
         predictions, sums = [], []
-        for logits in self._logits(parameters):
-            predictions.append(logits.argmax(1).to(torch.int32))
-            sums.append(logits.sum())
+        for output, batch in self._outputs(parameters):
+            predictions.append(self._task.predict(output, batch))
+            sums.append(output.logits.sum())
         if not torch.isfinite(torch.stack(sums)).all():  # a device is waited for once, whatever the number of chunks
             return None
         return np.concatenate([own.cpu().numpy() for own in predictions])
 
     @torch.no_grad()
     def logits(self, parameters: Parameters) -> np.ndarray:
-        """[N, classes] float32 under stacked parameters."""
-        return np.concatenate([logits.cpu().numpy() for logits in self._logits(parameters)])
+        """[N, outputs] float32 under stacked parameters."""
+        return np.concatenate([output.logits.cpu().numpy() for output, _ in self._outputs(parameters)])
 
     @torch.no_grad()
     def stacked_logits(self, parameters: Parameters) -> Tensor:
         """The same, left on the device."""
-        first, *others = self._logits(parameters)
+        first, *others = (output.logits for output, _ in self._outputs(parameters))
         return torch.cat([first, *others]) if others else first
 
-    def _logits(self, parameters: Parameters) -> Iterator[Tensor]:
+    def _outputs(self, parameters: Parameters) -> Iterator[tuple[Output, Batch]]:
         self.build()
-        for view in self._kept or map(self._view, self._chunks):
-            own = stacked.take(parameters, stacked.rows_of(view.clients, self._device))
-            yield self._backbone.forward(own, view, no_dropout).logits
+        for batch in self._kept or map(self._batch, self._chunks):
+            own = stacked.take(parameters, stacked.rows_of(batch.clients, self._device))
+            yield self._backbone.forward(own, batch, no_dropout), batch

@@ -10,23 +10,30 @@ from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TEST, Federation
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.record import Result
+from fglbench.tasks.base import Task
 
 
 def reading_logits(
     result: Result,
     backbone: Backbone,
+    task: Task,
     device: torch.device | str = "cpu",
     chunk_clients: int | None = None,
 ) -> dict[str, np.ndarray]:
     """`<reading>_logits` [N, classes] float32: every client's model on all nodes of its own graph."""
     return {
-        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, device, chunk_clients).logits(parameters)
+        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, device, chunk_clients).logits(parameters)
         for reading, parameters in result.parameters.items()
     }
 
 
 def global_test(
-    result: Result, tested: Federation, backbone: Backbone, logits: bool, device: torch.device | str = "cpu"
+    result: Result,
+    tested: Federation,
+    backbone: Backbone,
+    task: Task,
+    logits: bool,
+    device: torch.device | str = "cpu",
 ) -> dict[str, np.ndarray]:
     """Every client's model on the same M test nodes, which measures how it generalises.
 
@@ -42,7 +49,7 @@ def global_test(
         `<reading>_global_logits` [G, M, classes] float32; G is 1 where all clients hold the same parameters, else the
         number of clients.
     """
-    evaluator = Evaluator(tested, backbone, device)
+    evaluator = Evaluator(tested, backbone, task, device)
     nodes = tested.role == TEST
     arrays = {}
     for reading, parameters in result.parameters.items():

@@ -183,15 +183,17 @@ def _split(rows: Tensor, ptr: list[int]) -> tuple[Tensor, ...]:
 
 
 class ClientDropout:
-    """Dropout whose masks depend on the client alone, so that chunks and other clients change nothing.
+    """The dropout of training, whose masks depend on the client alone, so that chunks and other clients change nothing.
 
     Masks are drawn as 16-bit integers, several times faster on CPU than Bernoulli variates; the rate is thereby
     rounded to a multiple of 2^-16.
 
     Args:
         rate: probability of dropping, in [0, 1).
-        generators: one stream per client of the view, in its order.
+        generators: one stream per client of the batch, in its order.
     """
+
+    training = True
 
     def __init__(self, rate: float, generators: list[torch.Generator]):
         self._rate = rate
@@ -210,6 +212,13 @@ class ClientDropout:
         return x * kept.mul_(1.0 / (1.0 - self._rate))
 
 
-def no_dropout(x: Tensor, ptr: list[int]) -> Tensor:
+class NoDropout:
     """The dropout of evaluation: the identity."""
-    return x
+
+    training = False
+
+    def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
+        return x
+
+
+no_dropout = NoDropout()

@@ -165,7 +165,7 @@ def _write_checkpoint(path: Path, result: "Result") -> None:
 
 
 def _last(result: "Result | None", name: str) -> int:
-    return int(result.history[name][-1]) if result is not None and len(result.history[name]) else 0
+    return int(result.history[name][-1]) if result is not None and len(result.history.get(name, ())) else 0
 
 
 def _versions() -> dict[str, str]:

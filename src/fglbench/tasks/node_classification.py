@@ -1,0 +1,80 @@
+"""Node classification: the class of every node, trained on labelled nodes by cross-entropy and scored by accuracy."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fglbench.evaluation.metrics import scores
+from fglbench.evaluation.ranking import ranking_scores
+from fglbench.settings import ComponentSettings
+from fglbench.tasks import base
+from fglbench.tasks.base import Arrays, Targets
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fglbench.backbones.base import Output
+    from fglbench.federation.batch import Batch
+    from fglbench.federation.federation import Federation
+    from fglbench.methods.base import Step
+
+VERSION = 1
+METRIC = "accuracy"
+_ROLES = {"train": 1, "val": 2, "test": 3}
+
+
+class Settings(ComponentSettings):
+    pass
+
+
+class CrossEntropy(base.Objective):
+    """The mean cross-entropy over a client's training nodes."""
+
+    def __init__(self, federation: "Federation"):
+        self.targets = np.flatnonzero(federation.role == _ROLES["train"])
+        self.counts = federation.count(_ROLES["train"])
+
+    def loss(self, step: "Step") -> "Tensor":
+        from torch.nn.functional import cross_entropy
+
+        losses = cross_entropy(step.output.logits, step.batch.labels, reduction="none")
+        return (step.batch.client_mean @ losses.unsqueeze(1)).squeeze(1)
+
+
+class Task(base.Task):
+    def outputs(self, federation: "Federation") -> int:
+        return federation.classes
+
+    def objective(self, federation: "Federation") -> CrossEntropy:
+        return CrossEntropy(federation)
+
+    def predict(self, output: "Output", batch: "Batch") -> "Tensor":
+        """[outputs] int32 class ids."""
+        return output.logits.argmax(1).int()
+
+    def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
+        """`<role>_correct` [C] int64: nodes whose class is right."""
+        right = (federation.role == _ROLES[role]) & (predictions == federation.labels)
+        return {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
+
+    def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
+        """Accuracy."""
+        correct, present = kept[f"{role}_correct"], sizes > 0
+        if not present.any():
+            return np.full(correct.shape[:-1], np.nan)
+        if mean == "pooled":
+            return correct.sum(-1) / sizes.sum()
+        return (correct[..., present] / sizes[present]).mean(-1)
+
+    def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
+        return np.where(sizes > 0, kept[f"{role}_correct"] / np.maximum(sizes, 1), np.nan)
+
+    def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
+        return Targets(labels[split["nodes"]], split["ptr"], split["role"])
+
+    def scores(
+        self, predicted: np.ndarray, logits: np.ndarray | None, truth: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+    ) -> dict[str, dict[str, Any]]:
+        """Accuracy and F1; of stored logits the ranking metrics too."""
+        ranked = {} if logits is None else ranking_scores(logits, truth, ptr, tested)
+        return scores(predicted, truth, ptr, tested) | ranked
