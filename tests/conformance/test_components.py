@@ -31,6 +31,7 @@ from pairs import (
     ON_SCHEMES,
     PAIRS,
     default_partner,
+    needed,
     not_applicable,
     parameters,
 )
@@ -71,7 +72,7 @@ class Choice:
 
 
 CHOICES = parameters(
-    (Choice(method, backbone) for method, backbone in PAIRS), lambda one: (one.method, one.backbone) in CORE, str
+    (Choice(method, backbone, backbone_own=needed(method, backbone)) for method, backbone in PAIRS), lambda one: (one.method, one.backbone) in CORE, str
 )
 AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "moon", "aggregation_settings": {"mu": 1.0}},
@@ -342,7 +343,9 @@ def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str) -> None:
 
 @pytest.mark.parametrize(("method", "scheme"), parameters(ON_SCHEMES, CORE_ON_SCHEMES.__contains__))
 def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callable[[str], Case]) -> None:
-    pair = Pair(Choice(method, default_partner(BACKBONES_OF, method, "sage")), divided(scheme), divided(scheme))
+    partner = default_partner(BACKBONES_OF, method, "sage")
+    choice = Choice(method, partner, backbone_own=needed(method, partner))
+    pair = Pair(choice, divided(scheme), divided(scheme))
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)

@@ -10,6 +10,7 @@ leading client axis, and nothing may mix the rows of two clients but the operato
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -65,6 +66,8 @@ class Backbone(ABC):
         head: names of the parameters of the last layer (personal in FedPer).
         branches: outputs of the first linear map that a step keeps beside each other, and
         edge_values: numbers that it keeps for every edge, both of which count where memory is limited.
+        norms: names of the parameters and buffers of its normalisation layers (personal in FedBN).
+        reads_whole_graphs: whether hidden layers need all rows of a client, as statistics over its nodes do.
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
@@ -73,6 +76,8 @@ class Backbone(ABC):
     head: list[str]
     branches: int = 1
     edge_values: int = 0
+    norms: Sequence[str] = ()
+    reads_whole_graphs: bool = False
     neighbours: int | None = None
 
     def __init__(self, settings: Any, features: int, outputs: int):
@@ -111,6 +116,7 @@ class Backbone(ABC):
             self.propagations,
             targets,
             draw_neighbours=draw_neighbours,
+            whole=self.reads_whole_graphs,
             device=device,
         )
 
