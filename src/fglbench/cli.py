@@ -21,7 +21,7 @@ COMMANDS = {
     "train": (train, "one cell, without Snakemake"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
     "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
-    "tune": (tune, "searches a study's settings on validation accuracy; resumable"),
+    "tune": (tune, "searches a study's settings on the validation score; resumable"),
     "new": (new, "a working file for a method or dataset of your own, with its test"),
     "verify": (verify, "whether stored files still match their checksums; removes what does not, to be made again"),
     "doctor": (doctor, "whether this installation and machine can run everything"),

@@ -141,7 +141,7 @@ def declaration(kind: str, name: str) -> Declaration:
             except ValueError:
                 continue
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
-    page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
+    page = f"docs/adding-a-{kind if kind in ('dataset', 'task') else 'method'}.md"
     if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
         raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
     for field, info in declared.model_fields.items():
@@ -152,6 +152,8 @@ def declaration(kind: str, name: str) -> Declaration:
                 f"{path}: setting '{field}' may be null and has another default. What is null is left out of a cell's "
                 "identity, and would be read as that default: make null the default, or do without it."
             )
+    if kind == "task" and not constants.get("METRICS"):
+        raise ComponentError(f"{path} declares no 'METRICS', the scores of the task; see docs/adding-a-task.md.")
     if type(constants.get("VERSION")) is not int:
         raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")

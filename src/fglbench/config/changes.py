@@ -85,7 +85,7 @@ def _without_validation(study: Study) -> list[str]:
         if split.kind != "public" and not split.val:
             own = isinstance(entry.protocol.get("split"), dict) and "val" in entry.protocol["split"]
             key = f"datasets[{index}].protocol.split.val" if own else "protocol.split.val"
-            found.append(f"tune: {key} is 0, so there is no validation accuracy to choose by; give it a share.")
+            found.append(f"tune: {key} is 0, so there is no validation score to choose by; give it a share.")
     return found
 
 

@@ -64,7 +64,7 @@ def _aggregates(method: str) -> bool:
     except ComponentError:
         return False
     alone = issubclass(declared.settings, AggregatedSettings) or declared.constants.get("CENTRALISED", False)
-    return not alone and not (declared.rebuilds or "prepare" in declared.hooks)
+    return not alone and not (declared.rebuilds or declared.hooks & {"prepare", "phases", "finish"})
 
 
 def labels(entries: list[Entry]) -> list[str]:

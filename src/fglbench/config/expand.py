@@ -20,6 +20,7 @@ from fglbench.config.merge import Combination, grids_of, merged_entries, merged_
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
+from fglbench.tasks import DEFAULT_TASK
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,16 @@ def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: 
     return Part(slug(label, spec), spec)
 
 
+def _task_spec(entry: Entry) -> Spec:
+    """What is predicted. The first version of the default task is not named: it was there first, and its paths stay."""
+    spec = {
+        "name": entry.name,
+        "version": registry.declaration("task", entry.name).version,
+        "settings": component_settings("task", entry).model_dump(exclude_none=True),
+    }
+    return {} if spec == {"name": DEFAULT_TASK, "version": 1, "settings": {}} else {"task": spec}
+
+
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
     """The method's segment: method, backbone, training and what is scored.
 
@@ -214,6 +225,7 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,
         **{name: value for name in ("global_test", "logits") if (value := getattr(protocol, name))},
+        **_task_spec(protocol.task),
         "engine_version": ENGINE_VERSION,
     }
     return Part(slug(f"{entry.name}-{backbone.name}", spec), spec)
