@@ -17,9 +17,16 @@ from typing import Any, get_args
 
 from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
-from fglbench.settings import ComponentSettings
+from fglbench.settings import ComponentSettings, SamplerSettings
 
-KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes", "dataset": "datasets"}
+KINDS = {
+    "method": "methods",
+    "backbone": "backbones",
+    "scheme": "partition/schemes",
+    "sampler": "samplers",
+    "dataset": "datasets",
+}
+_OWN_PAGE = {"sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
@@ -74,8 +81,7 @@ def stem_of(name: str) -> str:
 
 
 def names(kind: str) -> list[str]:
-    """The names of all components of a kind ("method", "backbone", "scheme", "dataset"), sorted; of datasets, those of
-    users alone."""
+    """The names of all components of a kind of `KINDS`, sorted; of datasets, those of users alone."""
     return sorted(_files(kind))
 
 
@@ -136,9 +142,10 @@ def declaration(kind: str, name: str) -> Declaration:
             except ValueError:
                 continue
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
-    page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
-    if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
-        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
+    page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
+    base = SamplerSettings if kind == "sampler" else ComponentSettings
+    if not (isinstance(declared, type) and issubclass(declared, base)):
+        raise ComponentError(f"{path} declares no class 'Settings({base.__name__})'; see {page}.")
     for field, info in declared.model_fields.items():
         if field in settings_module.OF_ENTRIES:
             raise ComponentError(f"{path}: a setting cannot be called '{field}', which entries have; rename it.")

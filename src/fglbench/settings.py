@@ -1,7 +1,7 @@
 """The typed settings of components, readable without importing the component.
 
-A component file (a method, backbone or partition scheme) declares a class `Settings(ComponentSettings)` and integers
-such as `VERSION`. The workflow needs both while it is parsed, when torch must not be imported, so
+A component file (a method, backbone, partition scheme or sampler) declares a class `Settings(ComponentSettings)` and
+integers such as `VERSION`. The workflow needs both while it is parsed, when torch must not be imported, so
 `registry.declaration` evaluates just these statements of the file. They may use the names exported here and plain
 Python, nothing else.
 """
@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["AggregatedSettings", "Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
+__all__ = [
+    "AggregatedSettings",
+    "Annotated",
+    "Any",
+    "ComponentSettings",
+    "Field",
+    "Literal",
+    "SamplerSettings",
+    "Section",
+]
 
 
 OF_ENTRIES = ("name", "label", "training", "protocol", "printed", "settings")
@@ -32,3 +41,11 @@ class AggregatedSettings(ComponentSettings):
 
     aggregation: str = Field("fedavg", description="The method that aggregates.")
     aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
+
+
+class SamplerSettings(ComponentSettings):
+    """Settings that every sampler has, see `samplers/base.py`."""
+
+    redraw: Literal["never", "epoch", "step"] = Field(
+        "epoch", description="How often training draws: once, at the start of every local epoch, or in every step."
+    )

@@ -77,3 +77,22 @@ class PartlyDenseRows:
     def times(self, weight: Tensor) -> Tensor:
         """[S, num_features, out] -> [rows, out]."""
         return self.sparse @ weight.flatten(0, 1) + self.place @ stacked_linear(self.dense, weight, self.ptr)
+
+
+def feature_product(features: Tensor | SparseOperator | PartlyDenseRows, weight: Tensor, ptr: list[int]) -> Tensor:
+    """Each client's rows of a feature matrix times its weights.
+
+    Args:
+        features: [rows, num_features] float32 grouped by client, or a sparse operator [rows, S * num_features] whose
+            columns are offset by client, or some rows of one and some of the other kind.
+        weight: [S, num_features, out] float32.
+        ptr: [S + 1] row boundaries.
+
+    Returns:
+        [rows, out] float32.
+    """
+    if isinstance(features, SparseOperator):
+        return features @ weight.reshape(-1, weight.shape[2])
+    if isinstance(features, PartlyDenseRows):
+        return features.times(weight)
+    return stacked_linear(features, weight, ptr)
