@@ -104,14 +104,15 @@ def test_neighbours_are_drawn_uniformly_and_with_replacement() -> None:
     assert chisquare(np.bincount(pairs, minlength=leaves**2)).pvalue > 0.01
 
 
-def test_children_are_drawn_uniformly_and_apart_for_each_parent() -> None:
+def test_children_are_drawn_uniformly_and_apart_from_all_others() -> None:
     leaves, targets = 4, 4000
     drawn = sampler(star(leaves), 2, 1, 2).draw(np.zeros(targets, dtype=np.int64), [0, targets], streams([0]))
     assert (drawn[:, 3:5] == 0).all()  # leaf -> centre
     last = drawn[:, 5:]
     assert chisquare(np.bincount(last.ravel(), minlength=leaves + 1)[1:]).pvalue > 0.01
-    cousins = (last[:, 0] - 1) * leaves + last[:, 2] - 1
-    assert chisquare(np.bincount(cousins, minlength=leaves**2)).pvalue > 0.01
+    for other in (last[:, 2], drawn[:, 1]):  # a cousin, the grandparent
+        pairs = (last[:, 0] - 1) * leaves + other - 1
+        assert chisquare(np.bincount(pairs, minlength=leaves**2)).pvalue > 0.01
 
 
 def test_a_draw_depends_on_the_stream_alone() -> None:

@@ -6,7 +6,7 @@ level's j-th node stand together at places j * fanout to (j + 1) * fanout of the
 same in every tree, and a model reads levels and children by shape:
 
     root, first, second = gathered.split(level_sizes(fanouts), dim=1)    # [T, k, width] -> [T, nodes of level, width]
-    mean = second.unflatten(1, (-1, fanouts[1])).mean(2)                 # of the children: [T, nodes of first, width]
+    mean = second.unflatten(1, (first.shape[1], -1)).mean(2)             # of the children: [T, nodes of first, width]
 
 Defaults:
     fanouts [6,6]: FedEgo's public code.
