@@ -61,6 +61,7 @@ class SampleBatch:
 
     def gather(self, x: Tensor) -> Tensor:
         """What each target reads: [R, width] -> [T, k, width]; the gradient sums the copies of a row."""
+        # With 64-bit indices as fast as a sparse operator, which every batch would have to make: see benchmarks.
         return x.index_select(0, self.positions.flatten()).view(*self.positions.shape, -1)
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor:
