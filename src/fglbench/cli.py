@@ -16,7 +16,7 @@ from fglbench.errors import FglbenchError
 from fglbench.terminal import show_anything
 
 COMMANDS = {
-    "list": (listing, "datasets, methods, backbones, partition schemes and studies"),
+    "list": (listing, "datasets, methods, backbones, partition schemes, samplers and studies"),
     "describe": (describe, "a dataset's data card, or what a component does and its settings"),
     "train": (train, "one cell, without Snakemake"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
@@ -49,7 +49,7 @@ def _common() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        help="folder with your own methods, backbones, partition schemes and datasets; may be repeated",
+        help="folder with your own methods, backbones, partition schemes, samplers and datasets; may be repeated",
     )
     return common
 

@@ -17,15 +17,17 @@ from typing import Any, get_args
 
 from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
-from fglbench.settings import ComponentSettings
+from fglbench.settings import ComponentSettings, SamplerSettings
 
 KINDS = {
     "method": "methods",
     "backbone": "backbones",
     "task": "tasks",
+    "sampler": "samplers",
     "scheme": "partition/schemes",
     "dataset": "datasets",
 }
+_OWN_PAGE = {"task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
@@ -141,9 +143,10 @@ def declaration(kind: str, name: str) -> Declaration:
             except ValueError:
                 continue
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
-    page = f"docs/adding-a-{kind if kind in ('dataset', 'task') else 'method'}.md"
-    if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
-        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
+    page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
+    base = SamplerSettings if kind == "sampler" else ComponentSettings
+    if not (isinstance(declared, type) and issubclass(declared, base)):
+        raise ComponentError(f"{path} declares no class 'Settings({base.__name__})'; see {page}.")
     for field, info in declared.model_fields.items():
         if field in settings_module.OF_ENTRIES:
             raise ComponentError(f"{path}: a setting cannot be called '{field}', which entries have; rename it.")

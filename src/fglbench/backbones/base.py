@@ -10,11 +10,12 @@ leading client axis, and nothing may mix the rows of two clients but the operato
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -23,6 +24,7 @@ from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import DrawNeighbours, PropagationBatch, propagation_batch
 from fglbench.requests import Propagation
+from fglbench.samplers.base import Sampler
 
 Dropout: TypeAlias = ClientDropout | NoDropout
 """`dropout(x, ptr)` for rows grouped by client; `dropout.training` says whether a pass belongs to a training step."""
@@ -68,6 +70,7 @@ class Backbone(ABC):
         edge_values: numbers that it keeps for every edge, both of which count where memory is limited.
         norms: names of the parameters and buffers of its normalisation layers (personal in FedBN).
         reads_whole_graphs: whether hidden layers need all rows of a client, as statistics over its nodes do.
+        sampler: makes the sampler that says what each target reads, of an adjacency; None: propagation.
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
@@ -78,6 +81,7 @@ class Backbone(ABC):
     edge_values: int = 0
     norms: Sequence[str] = ()
     reads_whole_graphs: bool = False
+    sampler: Callable[[sp.csr_matrix], Sampler] | None = None
     neighbours: int | None = None
 
     def __init__(self, settings: Any, features: int, outputs: int):

@@ -8,7 +8,13 @@ from fglbench.config.files import read_yaml
 from fglbench.errors import FglbenchError
 from fglbench.settings import ComponentSettings
 
-PLURALS = {"datasets": "dataset", "methods": "method", "backbones": "backbone", "schemes": "scheme"}
+PLURALS = {
+    "datasets": "dataset",
+    "methods": "method",
+    "backbones": "backbone",
+    "schemes": "scheme",
+    "samplers": "sampler",
+}
 KINDS = [*PLURALS, "studies"]
 
 

@@ -14,6 +14,7 @@ from fglbench.config.identity import (
     SPLIT_VERSION,
     Cell,
     Part,
+    Spec,
     slug,
 )
 from fglbench.config.merge import Combination, grids_of, merged_entries, merged_protocol, merged_training

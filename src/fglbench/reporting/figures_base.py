@@ -114,7 +114,7 @@ def groups(
 
 
 def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the figure's score (on test nodes at its reading and mean, as printed) of the complete cells that have
+    """The rows of the figure's score (of the test, at its reading and mean, as printed) of the complete cells that have
     it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     metric = spec["metric"]
