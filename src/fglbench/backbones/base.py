@@ -19,6 +19,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
@@ -47,12 +48,9 @@ class Output:
     hidden_level: int = 0
     buffers: Parameters = field(default_factory=dict)
 
-    def representation(self, batch: PropagationBatch) -> Tensor:
+    def representation(self, batch: Batch) -> Tensor:
         """`hidden` of the batch's output rows, [outputs, width]."""
-        z = self.hidden
-        for level in range(self.hidden_level, len(batch.operators)):
-            z = batch.target_rows(z, level)
-        return z
+        return batch.at_targets(self.hidden, self.hidden_level)
 
 
 class Backbone(ABC):

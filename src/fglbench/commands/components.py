@@ -12,7 +12,7 @@ from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
 from fglbench.settings import ComponentSettings
 
-KINDS = ("dataset", "method", "backbone", "scheme", "sampler")
+KINDS = ("dataset", "method", "backbone", "task", "scheme", "sampler")
 
 
 def use_folders(folders: list[str]) -> None:

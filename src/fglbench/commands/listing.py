@@ -12,6 +12,7 @@ PLURALS = {
     "datasets": "dataset",
     "methods": "method",
     "backbones": "backbone",
+    "tasks": "task",
     "schemes": "scheme",
     "samplers": "sampler",
 }

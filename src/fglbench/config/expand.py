@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, seed_list
+from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, sampler_entry, seed_list
 from fglbench.config.identity import (
     ENGINE_VERSION,
     PREPROCESS_VERSION,
@@ -201,6 +201,19 @@ def _task_spec(entry: Entry) -> Spec:
     return {} if spec == {"name": DEFAULT_TASK, "version": 1, "settings": {}} else {"task": spec}
 
 
+def _backbone_spec(entry: Entry, training: Training) -> Spec:
+    settings = _backbone_settings(entry, training)
+    spec = {
+        "name": entry.name,
+        "version": registry.declaration("backbone", entry.name).version,
+        "settings": settings.model_dump(exclude_none=True),
+    }
+    if sampler := sampler_entry(settings):
+        spec["settings"]["sampler_settings"] = component_settings("sampler", sampler).model_dump(exclude_none=True)
+        spec["sampler_version"] = registry.declaration("sampler", sampler.name).version
+    return spec
+
+
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
     """The method's segment: method, backbone, training and what is scored.
 
@@ -216,11 +229,7 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
         "version": registry.declaration("method", entry.name).version,
         **versions,
         "settings": resolved,
-        "backbone": {
-            "name": backbone.name,
-            "version": registry.declaration("backbone", backbone.name).version,
-            "settings": _backbone_settings(backbone, training).model_dump(exclude_none=True),
-        },
+        "backbone": _backbone_spec(backbone, training),
         "prepared": prepared_part(backbone, entry, training, protocol).spec,
         "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,

@@ -117,6 +117,12 @@ class PropagationBatch:
         """Of [rows of level, width] the rows that level + 1 has as well: [rows of level + 1, width]."""
         return self._select(x, len(self.lead) + level, len(self.lead) + level + 1)
 
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Of [rows of level, width] the rows of the targets."""
+        for inner in range(level, len(self.operators)):
+            x = self.target_rows(x, inner)
+        return x
+
     def edges(self, level: int, heads: int) -> tuple[Edges, list[int]]:
         """Who level + 1 reads at level, once for each head, and the boundaries by client of one head's edges."""
         operator = self.operators[level]

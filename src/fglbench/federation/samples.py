@@ -49,6 +49,10 @@ class SampleBatch:
     positions: Tensor
     features: FeatureRows
 
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Hidden rows are the targets' own."""
+        return x
+
     def input_linear(self, weight: Tensor) -> Tensor:
         """The features of the rows times each client's weights: [S, num_features, out] -> [R, out]."""
         return times(self.features, weight, self.row_ptr)
