@@ -1,7 +1,8 @@
 """Feature reconstruction: a model gives back the features of every node, as autoencoders do.
 
-Local loss: the mean squared error over a client's training nodes. Score of a node: R2 = 1 - ||x - x'||^2 / ||x||^2, which
-is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has none.
+Local loss: the mean squared error over a client's training nodes. Score of a node: R2 = 1 - ||x - x'||^2 / ||x||^2,
+which is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has
+none.
 """
 
 from typing import TYPE_CHECKING, Any
