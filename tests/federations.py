@@ -40,6 +40,7 @@ class Case:
         folder: where the stages' files of this case are.
         filled: whether sparse features are propagated in preprocessing, so that tiny graphs take both ways; None leaves
             it to preprocessing.
+        copy: [N] bool, which rows are copies; None: nodes have no owners.
     """
 
     graph: Graph
@@ -48,6 +49,7 @@ class Case:
     role: np.ndarray
     folder: Path
     filled: bool | None = None
+    copy: np.ndarray | None = None
 
     @cached_property
     def graph_folder(self) -> Path:
@@ -58,7 +60,8 @@ class Case:
     def _split_folder(self) -> Path:
         folder = self.folder / "split"
         stored = folder / "seed0" / "split.npz"
-        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role})
+        copies = {} if self.copy is None else {"copy": self.copy}
+        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role, **copies})
         write_json(folder / "seed0" / "card.json", {"sha256": hash_file(stored)})
         return folder
 
@@ -80,11 +83,13 @@ class Case:
         return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
 
 
-def case_of(graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path) -> Case:
-    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph."""
+def case_of(
+    graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path, copy: np.ndarray | None = None
+) -> Case:
+    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph; copy, see `Case`."""
     nodes = np.concatenate(parts).astype(np.int64)
     ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False)
+    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False, copy=copy)
 
 
 def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:

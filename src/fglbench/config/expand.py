@@ -10,6 +10,7 @@ from fglbench import registry
 from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, seed_list
 from fglbench.config.identity import (
     ENGINE_VERSION,
+    OVERLAPPING_SPLIT_VERSION,
     PREPROCESS_VERSION,
     SPLIT_VERSION,
     Cell,
@@ -161,14 +162,16 @@ def dataset_part(entry: Entry) -> Part:
 
 def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol) -> Part:
     """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split."""
+    declared = registry.declaration("scheme", entry.name)
+    overlaps = declared.constants.get("OVERLAPS", False)
     spec = {
         "dataset": dataset.spec,
         "scheme": entry.name,
-        "version": registry.declaration("scheme", entry.name).version,
+        "version": declared.version,
         "settings": component_settings("scheme", entry).model_dump(exclude_none=True),
         "clients": clients,
         "split": protocol.split.spec(),
-        "split_version": SPLIT_VERSION,
+        "split_version": OVERLAPPING_SPLIT_VERSION if overlaps else SPLIT_VERSION,
     }
     return Part(slug(f"{entry.name}-k{clients}", spec), spec)
 

@@ -21,6 +21,8 @@ EVALUATE_VERSION = 1
 
 No hash depends on the evaluation, which is repeated without training: its rule and packed records know its version.
 """
+OVERLAPPING_SPLIT_VERSION = 2
+"""`SPLIT_VERSION` of schemes whose clients may share nodes."""
 COLLECT_VERSION = 2
 REPORT_VERSION = 5
 TRACK_VERSION = 2

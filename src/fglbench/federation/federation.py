@@ -155,6 +155,7 @@ class Federation:
         hop_features: A X, A^2 X, ..., `propagated` of them, [N, num_features] float32 each; with "each" and propagated
             above 0.
         nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
+        copy: [N] bool: rows of nodes that another client owns; None where nodes have no owners.
         given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
             None: all.
         evaluated: under the inductive setting, in which this graph lacks the validation and test nodes, the same
@@ -171,6 +172,7 @@ class Federation:
     combine: Combine = "last"
     hop_features: Sequence[Features] | None = None
     nodes: np.ndarray | None = None
+    copy: np.ndarray | None = None
     given: np.ndarray | None = None
     evaluated: "Federation | None" = None
 

@@ -36,13 +36,15 @@ class Split:
         nodes: [N] int64 global node ids, client by client, ascending inside a client.
         ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
         role: [N] int8: 0 none, 1 train, 2 val, 3 test.
-        held_out: ascending int64 global ids of the nodes that no client has.
+        held_out: ascending int64 global ids of the nodes that no client gets, for the global test.
+        copy: [N] bool: rows of nodes that another client owns; None where the scheme does not speak of owners.
     """
 
     nodes: np.ndarray
     ptr: np.ndarray
     role: np.ndarray
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    copy: np.ndarray | None = None
 
     @property
     def clients(self) -> int:
@@ -131,14 +133,16 @@ def _make(graph: Graph, request: Mapping[str, Any], files: dict[str, str], targe
     if len(held_out):
         graph = graph.induced(handed)
     assignment = assign_clients(graph, dataset, scheme, clients, request["settings"], seed)
-    parts = assignment.parts
-    roles = assign_roles(graph.labels, parts, settings, seed, dataset, scheme, graph.masks)
+    roles = assign_roles(graph.labels, assignment, settings, seed, dataset, scheme, graph.masks)
+    held_out = np.union1d(held_out, handed[assignment.held_out])
     arrays = {
-        "nodes": handed[np.concatenate(parts)],
-        "ptr": np.cumsum([0, *map(len, parts)]).astype(np.int64),
+        "nodes": handed[np.concatenate(assignment.parts)],
+        "ptr": np.cumsum([0, *map(len, assignment.parts)]).astype(np.int64),
         "role": np.concatenate(roles),
     }
-    card = partition_card(graph, parts, roles, assignment.notes)
+    card = partition_card(graph, assignment, roles)
+    if assignment.copies is not None:
+        arrays["copy"] = np.concatenate(assignment.copies)
     if len(held_out):
         arrays["held_out"] = held_out
         card["held_out"] = len(held_out)
@@ -160,8 +164,8 @@ def load_split(folder: Path) -> Split:
     check_split(Path(folder))
     arrays = read_npz(Path(folder) / "split.npz")
     nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
-    problem = ""
-    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role):
+    copies, problem = len(arrays.get("copy", nodes)), ""
+    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role) == copies:
         problem = (
             f"{len(nodes)} nodes, {len(role)} roles and pointers {ptr[0] if len(ptr) else 'none'} to the end disagree"
         )
