@@ -207,7 +207,7 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
 
 def summary(single: Single) -> dict[str, Any]:
     """What a run scored and cost: accuracies at the protocol's reading as fractions, None where there are none;
-    `selected_round` counts from 0."""
+    `selected_round` counts from 0. `test_accuracy_nodes` is there where clients share nodes."""
     record = read_json(single.seed_folder("train") / "run.json")
     readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
     scores = readings.get(single.config.protocol.reading)
@@ -215,9 +215,11 @@ def summary(single: Single) -> dict[str, Any]:
     def accuracy(split: str, mean: str) -> float | None:
         return scores[split]["accuracy"][mean] if scores and split in scores else None
 
+    shared = bool(scores) and "node_mean" in scores["test"]["accuracy"]
     return {
         "test_accuracy_pooled": accuracy("test", "pooled"),
         "test_accuracy_macro": accuracy("test", "macro"),
+        **({"test_accuracy_nodes": accuracy("test", "node_mean")} if shared else {}),
         "val_accuracy_pooled": accuracy("val", "pooled"),
         "global_test_accuracy": accuracy("global_test", "macro"),
         "selected_round": scores["round"] if scores else None,

@@ -25,6 +25,7 @@ PROTOCOL = {
     "features": "'raw' as published, or 'row': each row divided by its sum",
 }
 SCORES = ("test_accuracy_pooled", "test_accuracy_macro", "val_accuracy_pooled")
+NODES = "test_accuracy_nodes"
 JOBS = {"chunk_clients": "clients trained at once", "memory_mb": "memory for client chunks, in MiB"}
 
 
@@ -136,7 +137,8 @@ def _text(done: dict[str, Any]) -> str:
     lines |= {"outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
     if done["outcome"] == "ok":
         test, macro, val = (_percent(done[name]) for name in SCORES)
-        lines["test accuracy"] = f"{test} pooled, {macro} mean over clients"
+        once = f", {_percent(done[NODES])} every node once" if NODES in done else ""
+        lines["test accuracy"] = f"{test} pooled, {macro} mean over clients{once}"
         lines["validation"] = f"{val} pooled, round {done['selected_round'] + 1} of {done['rounds_run']} selected"
     training, evaluating, whole = (done[f"{name}_seconds"] for name in ("train", "eval", "total"))
     lines["seconds"] = f"{training:.2f} training, {evaluating:.2f} evaluating, {whole:.2f} this command"

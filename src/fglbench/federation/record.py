@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fglbench.evaluation.metrics import shares
 from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
 from fglbench.federation.parameters import Parameters
 
@@ -58,6 +59,7 @@ class Recorder:
     def __init__(self, federation: Federation, mean: str):
         self._federation = federation
         self._mean = mean
+        self._share = None if mean != "nodes" or federation.nodes is None else shares(federation.nodes)
         self._sizes = {role: federation.count(role) for role in (TRAIN, VAL, TEST)}
         self._rows: list[tuple[int, float, np.ndarray, np.ndarray, np.ndarray, int, int]] = []
         self._best = {"val": -math.inf, "test": -math.inf}
@@ -78,7 +80,9 @@ class Recorder:
         correct = np.bincount(federation.client_of[right], minlength=federation.num_clients)
         if not sizes.any():
             return correct, math.nan
-        if self._mean == "pooled":
+        if self._share is not None:  # every node once
+            return correct, float(self._share[right].sum() / self._share[federation.role == role].sum())
+        if self._mean in ("pooled", "nodes"):
             return correct, float(correct.sum() / sizes.sum())
         present = sizes > 0
         return correct, float(np.mean(correct[present] / sizes[present]))

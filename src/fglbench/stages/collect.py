@@ -21,6 +21,7 @@ from fglbench.config.identity import EVALUATE_VERSION, Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
 from fglbench.datasets import catalogue
+from fglbench.evaluation.metrics import value_of
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
@@ -157,8 +158,9 @@ def _run_rows(
         for split in (name for name in splits if name != "round"):
             for metric, means in splits[split].items():
                 counts = {"evaluated": means["evaluated"], "of": means["of"]}
-                for mean in ("pooled", "macro"):
-                    value = np.nan if means[mean] is None else means[mean]
+                for mean in ("pooled", "macro", *(["nodes"] if "node_mean" in means else [])):
+                    found = value_of(means, mean)
+                    value = np.nan if found is None else found
                     at = {"split": split, "reading": reading, "mean": mean}
                     yield {**common, **at, **counts, "metric": metric, "value": value}
 
@@ -217,11 +219,14 @@ def _arrays(path: Path, run: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
-    """[R] accuracy by the protocol's client mean from [R, C] correct nodes; nan where no client has such nodes."""
+    """[R] accuracy by the protocol's client mean from [R, C] correct nodes; nan where no client has such nodes.
+
+    Counts per client do not tell shared nodes apart: `nodes` is drawn as `pooled`.
+    """
     present = sizes > 0
     if not present.any():
         return np.full(len(correct), np.nan)
-    if mean == "pooled":
+    if mean in ("pooled", "nodes"):
         return correct.sum(1) / sizes.sum()
     return (correct[:, present] / sizes[present]).mean(1)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fglbench.checksums import check_file, check_graph, check_listed, check_split
 from fglbench.errors import StorageError
-from fglbench.evaluation.metrics import means, scores
+from fglbench.evaluation.metrics import means, scores, shares
 from fglbench.evaluation.ranking import ranking_scores
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import MAKE_AGAIN, read_json, read_npz, write_json
@@ -91,8 +91,9 @@ def _local(
     """Every client's model on the nodes of its own graph, by role."""
     _check_length(train_folder, reading, predicted[reading], len(split["nodes"]))
     client_labels, logits = labels[split["nodes"]], predicted.get(f"{reading}_logits")
+    share = shares(split["nodes"])
     return {
-        name: _scores(predicted[reading], logits, client_labels, split["ptr"], split["role"] == role)
+        name: _scores(predicted[reading], logits, client_labels, split["ptr"], split["role"] == role, share)
         for name, role in ROLES.items()
     }
 
@@ -117,10 +118,15 @@ def _global(
 
 
 def _scores(
-    classes: np.ndarray, logits: np.ndarray | None, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+    classes: np.ndarray,
+    logits: np.ndarray | None,
+    labels: np.ndarray,
+    ptr: np.ndarray,
+    tested: np.ndarray,
+    share: np.ndarray | None = None,
 ) -> dict[str, dict[str, Any]]:
-    ranked = {} if logits is None else ranking_scores(logits, labels, ptr, tested)
-    return scores(classes, labels, ptr, tested) | ranked
+    ranked = {} if logits is None else ranking_scores(logits, labels, ptr, tested, share)
+    return scores(classes, labels, ptr, tested, share) | ranked
 
 
 def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected: int) -> None:
