@@ -156,10 +156,9 @@ def _update_lists(single: Single, stage: str, name: str) -> None:
                 write_json(path, {**listed, key: digest})
 
 
-def prepare(single: Single) -> None:
-    """Download, split and preprocess; errors as `run_cell`."""
+def divide(single: Single) -> None:
+    """Download and split; errors as `run_cell`."""
     from fglbench.stages.download import download
-    from fglbench.stages.preprocess import preprocess
     from fglbench.stages.split import split
 
     cell = single.cell
@@ -167,8 +166,16 @@ def prepare(single: Single) -> None:
     forbidden = None if single.config.data.download else "data.download: false"
     trust = single.config.components.trust
     download(cell.dataset.spec, graph, mirror_of(single.config), forbidden, trust)
-    split(graph, cell.partition.spec, [cell.seed], parts, trust=trust)
+    split(graph, cell.partition.spec, [cell.seed], parts, file=cell.partition.file, trust=trust)
     _update_lists(single, "split", "card.json")
+
+
+def prepare(single: Single) -> None:
+    """Download, split and preprocess; errors as `run_cell`."""
+    from fglbench.stages.preprocess import preprocess
+
+    divide(single)
+    cell, graph, parts = single.cell, single.folder("download"), single.folder("split")
     preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
     _update_lists(single, "preprocess", FILE)
 

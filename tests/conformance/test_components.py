@@ -1,5 +1,6 @@
 """The checks that every registered component passes, with no test written by its author."""
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -318,23 +319,25 @@ def divided(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     @cache
     def by(scheme: str) -> Case:
         graph = random_graph(60, 7, 3, 150, seed=3, sparse=True)
-        parts = parts_by(scheme, graph)
+        parts = parts_by(scheme, graph, tmp_path_factory.mktemp("file"))
         role = np.random.default_rng(4).choice([TRAIN, TRAIN, VAL, TEST], graph.num_nodes)
         return case_of(graph, parts, role, tmp_path_factory.mktemp(scheme))
 
     return by
 
 
-def parts_by(scheme: str, graph: Graph) -> list[np.ndarray]:
+def parts_by(scheme: str, graph: Graph, folder: Path) -> list[np.ndarray]:
     graph = replace(graph, clients=np.arange(graph.num_nodes) % 4)
-    return assign_clients(graph, "tiny", scheme, 1 if scheme == "whole" else 4, {}, seed=0).parts
+    (folder / "parts.json").write_text(json.dumps({"clients": [{"nodes": [*range(n, 60, 4)]} for n in range(4)]}))
+    own = {"path": str(folder / "parts.json")} if scheme == "file" else {}
+    return assign_clients(graph, "tiny", scheme, 1 if scheme == "whole" else 4, own, seed=0).parts
 
 
 @pytest.mark.parametrize("scheme", registry.names("scheme"))
-def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str) -> None:
+def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str, tmp_path: Path) -> None:
     graph, same = (random_graph(60, 7, 3, 150, seed=3, sparse=True) for _ in range(2))
-    parts = parts_by(scheme, graph)
-    assert all(np.array_equal(one, other) for one, other in zip(parts, parts_by(scheme, graph), strict=True))
+    parts, again = (parts_by(scheme, graph, tmp_path) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
     assert np.array_equal(graph.edges, same.edges)
     assert np.array_equal(graph.labels, same.labels)
     assert (graph.features != same.features).nnz == 0

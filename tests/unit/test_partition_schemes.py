@@ -26,7 +26,7 @@ from fglbench.seeding import numpy_stream
 from fglbench.stages.split import load_split, split
 from fglbench.storage import hash_file, write_json, write_npz
 
-SCHEMES = [name for name in registry.names("scheme") if name not in ("whole", "native")]
+SCHEMES = [name for name in registry.names("scheme") if name not in ("whole", "native", "file")]
 SOURCE = Path(__file__).parents[2] / "src"
 # Mild label skew: the default leaves a client of a tiny graph without a node more often than not.
 MILD = {"dirichlet": {"alpha": 50.0}}

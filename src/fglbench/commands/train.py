@@ -37,18 +37,12 @@ def positive(text: str) -> int:
     return number
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+def add_partition(parser: argparse.ArgumentParser) -> None:
+    """Options that say which partition is meant."""
     parser.add_argument("--dataset", required=True, metavar="NAME")
     parser.add_argument("--scheme", default="louvain", metavar="NAME", help="partition scheme (louvain)")
     parser.add_argument("--clients", type=int, default=10, metavar="N", help="(10)")
-    parser.add_argument("--method", default="fedavg", metavar="NAME", help="(fedavg)")
-    parser.add_argument("--backbone", default="gcn", metavar="NAME", help="(gcn)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(0)")
-    for name, (kind, text) in TRAINING.items():
-        parser.add_argument(_option(name), type=kind, metavar=kind.__name__.upper(), help=text)
-    for name, text in PROTOCOL.items():
-        parser.add_argument(_option(name), metavar="WORD", help=text)
     parser.add_argument(
         "--set",
         action="append",
@@ -57,6 +51,29 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="any setting: mu=0.01, dataset.nodes=1000, scheme.alpha=0.1, protocol.split.train=0.6; may be repeated",
     )
+
+
+def partition_values(args: argparse.Namespace) -> dict[str, Any]:
+    """These options as a part of a configuration."""
+    return {
+        "datasets": [{"name": args.dataset}],
+        "partitions": [{"name": args.scheme}],
+        "clients": [args.clients],
+        "seeds": [args.seed],
+        "data": {"mirror": args.mirror},
+        "components": args.components,
+    }
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add_partition(parser)
+    parser.add_argument("--method", default="fedavg", metavar="NAME", help="(fedavg)")
+    parser.add_argument("--backbone", default="gcn", metavar="NAME", help="(gcn)")
+    for name, (kind, text) in TRAINING.items():
+        parser.add_argument(_option(name), type=kind, metavar=kind.__name__.upper(), help=text)
+    for name, text in PROTOCOL.items():
+        parser.add_argument(_option(name), metavar="WORD", help=text)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
     parser.add_argument("--mode", choices=["deterministic", "fast"], default="deterministic", help="(deterministic)")
     parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
@@ -83,19 +100,14 @@ def values_of(args: argparse.Namespace) -> dict[str, Any]:
     """
     components.use_folders(args.components)
     values: dict[str, Any] = {
-        "datasets": [{"name": args.dataset}],
-        "partitions": [{"name": args.scheme}],
-        "clients": [args.clients],
+        **partition_values(args),
         "methods": [{"name": args.method}],
         "backbones": [{"name": args.backbone}],
-        "seeds": [args.seed],
         "training": _given(args, TRAINING),
         "protocol": _given(args, PROTOCOL),
         "jobs": _given(args, JOBS),
         "device": args.device,
         "mode": args.mode,
-        "data": {"mirror": args.mirror},
-        "components": args.components,
     }
     overrides.apply(args.assignments, values)
     return values

@@ -57,6 +57,7 @@ def split(
     seeds: list[int],
     folder: Path,
     *,
+    file: str | None = None,
     keep_going: bool = False,
     trust: Trust = "again",
 ) -> dict[int, str]:
@@ -71,6 +72,7 @@ def split(
             `split` (of the roles).
         seeds: cell seeds.
         folder: of the partition.
+        file: where the file lies that the scheme `file` is to read.
         keep_going: make the other seeds where the partition of one cannot be made.
         trust: what it means that a user's own scheme changed and its VERSION did not.
 
@@ -90,7 +92,7 @@ def split(
             if _finished(target, request, files, trust):
                 continue
             try:
-                _make(graph, request, files, target)
+                _make(graph, request, file, files, target)
             except PartitionError as error:
                 if not keep_going:
                     raise
@@ -125,14 +127,15 @@ def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], t
         return False
 
 
-def _make(graph: Graph, request: Mapping[str, Any], files: dict[str, str], target: Path) -> None:
+def _make(graph: Graph, request: Mapping[str, Any], file: str | None, files: dict[str, str], target: Path) -> None:
     dataset, scheme, clients, seed = (request[key] for key in ("dataset", "scheme", "clients", "seed"))
     settings = SplitSettings.model_validate(request["split"])
     held_out = draw_held_out(graph.num_nodes, settings.held_out, seed, dataset)
     handed = np.setdiff1d(np.arange(graph.num_nodes), held_out)
     if len(held_out):
         graph = graph.induced(handed)
-    assignment = assign_clients(graph, dataset, scheme, clients, request["settings"], seed)
+    chosen = request["settings"] | ({"path": file} if file else {})
+    assignment = assign_clients(graph, dataset, scheme, clients, chosen, seed)
     roles = assign_roles(graph.labels, assignment, settings, seed, dataset, scheme, graph.masks)
     held_out = np.union1d(held_out, handed[assignment.held_out])
     arrays = {
