@@ -117,6 +117,31 @@ def tiny_case(folder: Path, *, sparse: bool = True, sizes: Sequence[int] = (13, 
     return case_of(graph, parts, role, folder)
 
 
+BEYOND_A_COVER = ("overlapping", "copies", "uncovered")
+
+
+def beyond_a_cover(kind: str, folder: Path) -> Case:
+    """Three clients of 48 nodes, 12 of them in no client or in several.
+
+    "overlapping": each of the 12 is at two clients, or at all three. "copies": the same, the first of them owns it.
+    "uncovered": no client has them.
+    """
+    graph = random_graph(48, 7, 3, 130, seed=5, sparse=True)
+    stream = np.random.default_rng(6)
+    nodes = stream.permutation(48)
+    own, special = nodes[:36].reshape(3, 12), nodes[36:]
+    held = np.ones((3, 12), dtype=bool)
+    held[stream.integers(0, 3, 8), np.arange(8)] = False
+    if kind == "uncovered":
+        held[:] = False
+    parts = [np.sort(np.concatenate([own[client], special[held[client]]])) for client in range(3)]
+    role = np.zeros(48, dtype=np.int8)
+    role[nodes] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], 48)
+    first = held.argmax(axis=0)
+    copies = [np.isin(part, special[first != client]) for client, part in enumerate(parts)]
+    return case_of(graph, parts, role, folder, np.concatenate(copies) if kind == "copies" else None)
+
+
 def changed_unseen(case: Case, folder: Path) -> Case:
     """The same clients and roles with other features, labels and edges of all validation and test nodes."""
     stream = np.random.default_rng(5)

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 from federations import (
+    BEYOND_A_COVER,
     NONE,
     SPLITTING,
     TEST,
     VAL,
     Case,
     backbone_of,
+    beyond_a_cover,
     case_of,
     changed_unseen,
     method_of,
@@ -349,6 +351,31 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)
+
+
+@pytest.fixture(scope="module")
+def beyond(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """Federations in which not every node has exactly one client (see `beyond_a_cover`)."""
+    return {kind: beyond_a_cover(kind, tmp_path_factory.mktemp(kind)) for kind in BEYOND_A_COVER}
+
+
+@pytest.mark.parametrize(
+    ("method", "backbone"),
+    sorted(
+        {(method, default_partner(BACKBONES_OF, method, "gcn")) for method in BACKBONES_OF}
+        | {("fedavg", backbone) for backbone in BACKBONES_OF["fedavg"]}
+    ),
+)
+@pytest.mark.parametrize("kind", BEYOND_A_COVER)
+def test_clients_may_share_nodes_hold_copies_and_leave_nodes_out(
+    kind: str, method: str, backbone: str, beyond: dict[str, Case]
+) -> None:
+    pair = Pair(Choice(method, backbone), beyond[kind], beyond[kind])
+    if pair.central:
+        pytest.skip("has the whole graph, whatever the partition")
+    assert (pair.federation.copy is not None) == (kind == "copies")
+    assert_sound(pair.run(), pair.federation)
+    assert_close(pair.run(chunk=1), pair.run(), 1e-4)
 
 
 @pytest.mark.parametrize("method", registry.names("method"))
