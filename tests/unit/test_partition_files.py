@@ -1,11 +1,13 @@
 """Partition files: the layouts of docs/partitions.md, what is refused and with which words, and cells made of one."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from fglbench.errors import ConfigError, PartitionError
 from fglbench.partition.files import read_partition, write_partition
 from fglbench.partition.stored import StoredPartition
 from fglbench.single import run_cell
+from fglbench.stages.collect import collect
 from fglbench.storage import read_json, read_npz
 
 FORMATS = (".npz", ".csv", ".json")
@@ -28,31 +31,13 @@ EVERYTHING = StoredPartition(
     held_out=np.array([2, 9]),
     held_out_clients=(2,),
 )
-AS_CSV = """node,client,role,copy,held_out
-4,0,test,0,
-3,0,val,1,
-0,0,train,0,
-1,1,,,0
-3,1,val,,
-7,2,test,,1
-9,,,,1
-2,,,,1
-"""
-AS_JSON: dict[str, Any] = {
-    "clients": [
-        {"nodes": [4, 3, 0], "roles": ["test", "val", "train"], "copies": [3]},
-        {"nodes": [1, 3], "roles": ["none", "val"]},
-        {"nodes": [7], "roles": ["test"], "held_out": True},
-    ],
-    "held_out": [9, 2],
-}
-AS_NPZ: dict[str, Any] = {
-    "nodes": [4, 3, 0, 1, 3, 7],
-    "ptr": [0, 3, 5, 6],
-    "role": [3, 2, 1, 0, 2, 3],
-    "copy": [0, 1, 0, 0, 0, 0],
-    "held_out": [9, 2],
-    "held_out_clients": [2],
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "partitions.md").read_text(encoding="utf-8")
+AS_CSV, AS_JSON = (
+    re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[0] for language in ("csv", "json")
+)
+AS_NPZ = {
+    name: [*map(int, numbers.split())]
+    for name, numbers in re.findall(r"^\| `(\w+)` \| .* \| ([\d ]+) \|$", PAGE, re.MULTILINE)
 }
 
 
@@ -75,8 +60,8 @@ def assert_same(one: StoredPartition, other: StoredPartition) -> None:
     assert one.held_out_clients == other.held_out_clients
 
 
-@pytest.mark.parametrize("content", [AS_CSV, AS_JSON, AS_NPZ], ids=["csv", "json", "npz"])
-def test_each_layout_says_everything_in_any_order(content: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [AS_CSV, json.loads(AS_JSON), AS_NPZ], ids=["csv", "json", "npz"])
+def test_each_layout_of_the_page_says_everything_in_any_order(content: Any, tmp_path: Path) -> None:
     assert_same(read_partition(stored(tmp_path, content)), EVERYTHING)
 
 
@@ -314,3 +299,31 @@ def test_export_names_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["export", str(tmp_path / "mine.csv"), "--dataset", "karate", "--clients", "40", *where]) == 1
     assert "40 clients cannot share the 34 nodes of 'karate'" in capsys.readouterr().err
     assert not list(tmp_path.glob("mine*"))
+
+
+def test_shared_nodes_have_a_mean_of_their_own_in_records_and_in_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Node 0 is a copy at client 1; beside it a partition without shared nodes."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{node},{node % 2},0" for node in range(34)] + ["0,1,1"]
+    (tmp_path / "shared.csv").write_text("\n".join(["node,client,copy", *rows]))
+    values = config("shared.csv", protocol={"mean": "nodes"})
+    options = ["--dataset", "karate", "--scheme", "file", "--set", "path=shared.csv", "--clients", "2", "--rounds", "4"]
+    assert main(["train", *options, "--hidden", "8", "--set", "protocol.mean=nodes"]) == 0
+    assert " every node once" in capsys.readouterr().out
+    shared = run_cell(values, tmp_path / "results")
+    assert shared["kept"]
+    disjoint = run_cell({**values, "partitions": ["random"]}, tmp_path / "results")
+    assert "test_accuracy_nodes" in shared
+    assert "test_accuracy_nodes" not in disjoint
+    both = load_config({**values, "partitions": [*values["partitions"], "random"]})
+    collect(expand(both), "mine", tmp_path / "results", tmp_path / "records")
+    runs = pd.read_parquet(tmp_path / "records" / "runs.parquet")
+    means = runs[runs["metric"] == "accuracy"].groupby("scheme")["mean"].unique()
+    assert {scheme: set(found) for scheme, found in means.items()} == {
+        "file": {"pooled", "macro", "nodes"},
+        "random": {"pooled", "macro"},
+    }
+    curves = pd.read_parquet(tmp_path / "records" / "curves.parquet")
+    assert curves.groupby("scheme")["val_accuracy"].count().to_dict() == {"file": 4, "random": 4}
