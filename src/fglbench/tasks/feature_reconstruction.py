@@ -78,8 +78,9 @@ class Task(base.Task):
         return Targets(labels[split["nodes"]], split["ptr"], split["role"])
 
     def scores(
-        self, predicted: np.ndarray, logits: np.ndarray | None, truth: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+        self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
+        ptr = targets.ptr
         scored = tested & np.isfinite(predicted)
         of_client = zip(np.split(predicted, ptr[1:-1]), np.split(scored, ptr[1:-1]), strict=True)
         each = [float(own[chosen].mean()) if chosen.any() else None for own, chosen in of_client]
