@@ -245,6 +245,8 @@ def test_the_file_is_named_before_anything_runs(tmp_path: Path) -> None:
         load_config(config(tmp_path / "none.csv"))
     with pytest.raises(ConfigError, match="'file' takes the roles of the scheme 'file'; 'random' has none: use ratios"):
         load_config(config(halves(tmp_path)) | {"partitions": ["random"], "protocol": {"split": {"kind": "file"}}})
+    with pytest.raises(ConfigError, match=r"partitions\[0\].sha256"):
+        load_config(config(halves(tmp_path), file={"sha256": ["0"]}))
     broken = tmp_path / "broken.csv"
     broken.write_text("node,client\n0,zero\n")
     with pytest.raises(ConfigError, match="line 2: column 'client': 'zero'"):

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from fglbench import registry
-from fglbench.config.entries import chosen
+from fglbench.config.entries import chosen, component_settings
 from fglbench.config.merge import grids_of, merged_protocol
 from fglbench.config.schema import Entry, Protocol, Study
 from fglbench.datasets import catalogue
@@ -51,20 +52,21 @@ def partition_file_problems(study: Study) -> list[str]:
             chosen(study.datasets, grid.datasets), chosen(study.partitions, grid.partitions)
         ):
             try:
+                own: Any = component_settings("scheme", scheme)
                 protocol = merged_protocol(study, dataset)
                 nodes = catalogue.get(dataset.name).counts_for(dataset.settings).nodes
             except (FglbenchError, ValidationError):
                 continue  # said already
             found += _protocol_problems(scheme, protocol, central)
-            if scheme.name == FILE and isinstance(scheme.settings.get("path", ""), str):
+            if scheme.name == FILE:
                 try:
-                    partition = stored(scheme.settings.get("path", ""), scheme.settings.get("sha256"))
+                    partition = stored(own.path, own.sha256)
                 except PartitionError as error:
                     found.append(f"partitions: {error}")
                     continue
-                found += _content_problems(scheme.settings["path"], partition, protocol, dataset.name, nodes)
+                found += _content_problems(own.path, partition, protocol, dataset.name, nodes)
                 found += [
-                    f"clients[{study.clients.index(count)}]: {count}: '{scheme.settings['path']}' holds "
+                    f"clients[{study.clients.index(count)}]: {count}: '{own.path}' holds "
                     f"{partition.clients} clients, and 'file' takes these."
                     for count in counts
                     if count != partition.clients
