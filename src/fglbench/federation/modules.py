@@ -79,7 +79,7 @@ class ModuleBackbone(base.Backbone):
     def buffers(self) -> Parameters:
         return {name: own.detach().clone() for name, own in self._floating(self._module, recurse=True)}
 
-    def batch(  # type: ignore[override]
+    def batch(
         self,
         federation: Federation,
         clients: np.ndarray,
@@ -108,7 +108,7 @@ class ModuleBackbone(base.Backbone):
             graphs=graphs,
         )
 
-    def forward(self, parameters: Parameters, batch: ModuleBatch, dropout: Dropout) -> Output:  # type: ignore[override]
+    def forward(self, parameters: Parameters, batch: ModuleBatch, dropout: Dropout) -> Output:
         self._module.train(dropout.training)
         names = [name for name, _ in self._floating(self._module, recurse=True)]
         seeds = dropout.seeds()
