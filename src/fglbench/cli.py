@@ -16,12 +16,12 @@ from fglbench.errors import FglbenchError
 from fglbench.terminal import show_anything
 
 COMMANDS = {
-    "list": (listing, "datasets, methods, backbones, partition schemes and studies"),
+    "list": (listing, "datasets, methods, backbones, partition schemes, samplers and studies"),
     "describe": (describe, "a dataset's data card, or what a component does and its settings"),
     "train": (train, "one cell, without Snakemake"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
     "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
-    "tune": (tune, "searches a study's settings on validation accuracy; resumable"),
+    "tune": (tune, "searches a study's settings on the validation score; resumable"),
     "new": (new, "a working file for a method or dataset of your own, with its test"),
     "verify": (verify, "whether stored files still match their checksums; removes what does not, to be made again"),
     "doctor": (doctor, "whether this installation and machine can run everything"),
@@ -49,7 +49,7 @@ def _common() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        help="folder with your own methods, backbones, partition schemes and datasets; may be repeated",
+        help="folder with your own methods, backbones, partition schemes, samplers and datasets; may be repeated",
     )
     return common
 

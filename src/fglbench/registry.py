@@ -17,15 +17,17 @@ from typing import Any, get_args
 
 from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
-from fglbench.settings import ComponentSettings
+from fglbench.settings import ComponentSettings, SamplerSettings
 
 KINDS = {
     "method": "methods",
     "backbone": "backbones",
     "task": "tasks",
+    "sampler": "samplers",
     "scheme": "partition/schemes",
     "dataset": "datasets",
 }
+_OWN_PAGE = {"task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
@@ -141,9 +143,10 @@ def declaration(kind: str, name: str) -> Declaration:
             except ValueError:
                 continue
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
-    page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
-    if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
-        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
+    page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
+    base = SamplerSettings if kind == "sampler" else ComponentSettings
+    if not (isinstance(declared, type) and issubclass(declared, base)):
+        raise ComponentError(f"{path} declares no class 'Settings({base.__name__})'; see {page}.")
     for field, info in declared.model_fields.items():
         if field in settings_module.OF_ENTRIES:
             raise ComponentError(f"{path}: a setting cannot be called '{field}', which entries have; rename it.")
@@ -152,6 +155,8 @@ def declaration(kind: str, name: str) -> Declaration:
                 f"{path}: setting '{field}' may be null and has another default. What is null is left out of a cell's "
                 "identity, and would be read as that default: make null the default, or do without it."
             )
+    if kind == "task" and not constants.get("METRICS"):
+        raise ComponentError(f"{path} declares no 'METRICS', the scores of the task; see docs/adding-a-task.md.")
     if type(constants.get("VERSION")) is not int:
         raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")

@@ -33,16 +33,19 @@ from pairs import (
     ON_SCHEMES,
     PAIRS,
     default_partner,
+    needed,
     not_applicable,
     parameters,
 )
 
 from fglbench import registry
 from fglbench.datasets.base import Graph
+from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
 from fglbench.federation.record import Result
 from fglbench.partition.base import assign_clients
+from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
 
 COMPONENTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
@@ -73,7 +76,7 @@ class Choice:
 
 
 CHOICES = parameters(
-    (Choice(method, backbone) for method, backbone in PAIRS), lambda one: (one.method, one.backbone) in CORE, str
+    (Choice(method, backbone, backbone_own=needed(method, backbone)) for method, backbone in PAIRS), lambda one: (one.method, one.backbone) in CORE, str
 )
 AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "moon", "aggregation_settings": {"mu": 1.0}},
@@ -343,10 +346,37 @@ def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str) -> None:
 
 @pytest.mark.parametrize(("method", "scheme"), parameters(ON_SCHEMES, CORE_ON_SCHEMES.__contains__))
 def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callable[[str], Case]) -> None:
-    pair = Pair(Choice(method, default_partner(BACKBONES_OF, method, "sage")), divided(scheme), divided(scheme))
+    partner = default_partner(BACKBONES_OF, method, "sage")
+    choice = Choice(method, partner, backbone_own=needed(method, partner))
+    pair = Pair(choice, divided(scheme), divided(scheme))
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)
+
+
+@pytest.mark.parametrize("name", registry.names("sampler"))
+def test_sampler_gives_rows_of_the_targets_client_from_its_stream_alone(name: str, case: Case) -> None:
+    adjacency = adjacency_of(case.federation("gcn").operator)
+    before = [part.copy() for part in (adjacency.data, adjacency.indices, adjacency.indptr)]
+    sampler = registry.module("sampler", name).Sampler(registry.declaration("sampler", name).settings(), adjacency)
+
+    def draw(clients: list[int]) -> list[np.ndarray]:
+        rows = [np.arange(case.ptr[client], case.ptr[client + 1]) for client in clients]
+        ptr = np.cumsum([0, *map(len, rows)]).tolist()
+        streams = [numpy_stream(0, "sampling", client) for client in clients]
+        return np.split(sampler.draw(np.concatenate(rows), ptr, streams), ptr[1:-1])
+
+    together = draw([0, 1, 2, 3])
+    for client, drawn in enumerate(together):
+        start, stop = case.ptr[client : client + 2]
+        assert drawn.shape == (stop - start, sampler.size)
+        assert drawn.dtype == np.int64
+        np.testing.assert_array_equal(drawn[:, 0], np.arange(start, stop))
+        assert start <= drawn.min() <= drawn.max() < stop
+        np.testing.assert_array_equal(draw([client])[0], drawn)
+    assert all(np.array_equal(one, other) for one, other in zip(draw([0, 1, 2, 3]), together, strict=True))
+    now = (adjacency.data, adjacency.indices, adjacency.indptr)
+    assert all(np.array_equal(one, other) for one, other in zip(now, before, strict=True))
 
 
 @pytest.mark.parametrize("method", registry.names("method"))
@@ -360,3 +390,4 @@ def test_pairs_that_make_no_sense_say_why(method: str) -> None:
 def test_this_file_sees_the_catalogue() -> None:
     assert {"global", "local", "fedavg", "fedprox", "fedper"} <= set(registry.names("method"))
     assert {"mlp", "gcn", "sgc"} <= set(registry.names("backbone"))
+    assert "tree" in registry.names("sampler")

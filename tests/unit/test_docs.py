@@ -1,10 +1,14 @@
-"""The method in docs/adding-a-method.md is complete, short, and works as written, and so is the study of
-docs/adding-a-study.md; docs/fedgta.md shows shipped code; docs/data.md names the files of every dataset."""
+"""The method in docs/adding-a-method.md is complete, short, and works as written, and so are the study of
+docs/adding-a-study.md and the sampler of docs/adding-a-sampler.md; docs/fedgta.md shows shipped code; docs/data.md
+names the files of every dataset."""
 
 import re
 from pathlib import Path
+from typing import get_args
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import yaml
 
 from fglbench import registry
@@ -14,6 +18,7 @@ from fglbench.config.plan import Plan
 from fglbench.config.searches import plan_searches
 from fglbench.datasets import catalogue
 from fglbench.reporting.reference import COLUMNS, load_reference
+from fglbench.settings import SamplerSettings
 from fglbench.single import run_cell
 from fglbench.storage import read_npz
 
@@ -130,3 +135,26 @@ def test_the_page_of_data_names_the_folder_of_every_dataset() -> None:
         assert all(path.startswith(f"{rows[spec.name]}/") for path in spec.raw_files)
     for name in ("amazon_electronics_photo.npz", "role.json", "split/sales_ranking", "ind.pubmed."):
         assert name in page
+
+
+def test_the_sampler_of_the_page_walks_and_restarts(tmp_path: Path, own_components: None) -> None:
+    (tmp_path / "samplers").mkdir()
+    (tmp_path / "samplers" / "walk.py").write_text(blocks("adding-a-sampler.md", "python"), encoding="utf-8")
+    registry.use_folders([tmp_path])
+    settings = registry.declaration("sampler", "walk").settings
+    assert settings().model_dump() == {"redraw": "epoch", "length": 8, "restart": 0.15}
+    ring = sp.csr_matrix(np.roll(np.eye(50, dtype=np.float32), 1, axis=1))  # each node leads to the next one alone
+    draw = registry.module("sampler", "walk").Sampler(settings(restart=0.5), ring).draw
+    walks = draw(np.arange(40), [0, 40], [np.random.default_rng(0)])
+    assert walks.shape == (40, 9)
+    steps = (walks - np.arange(40)[:, None]) % 50
+    assert (steps[:, :2] == [0, 1]).all()
+    restarted = steps[:, 2:] == 1
+    assert (restarted | (steps[:, 2:] == steps[:, 1:-1] + 1)).all()
+    assert 0.4 < restarted.mean() < 0.6
+
+
+def test_the_page_of_samplers_says_of_every_value_when_it_draws() -> None:
+    page = PAGE.with_name("adding-a-sampler.md").read_text(encoding="utf-8")
+    values = get_args(SamplerSettings.model_fields["redraw"].annotation)
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(values)

@@ -10,18 +10,22 @@ leading client axis, and nothing may mix the rows of two clients but the operato
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import DrawNeighbours, PropagationBatch, propagation_batch
 from fglbench.requests import Propagation
+from fglbench.samplers.base import Sampler
 
 Dropout: TypeAlias = ClientDropout | NoDropout
 """`dropout(x, ptr)` for rows grouped by client; `dropout.training` says whether a pass belongs to a training step."""
@@ -44,12 +48,9 @@ class Output:
     hidden_level: int = 0
     buffers: Parameters = field(default_factory=dict)
 
-    def representation(self, batch: PropagationBatch) -> Tensor:
+    def representation(self, batch: Batch) -> Tensor:
         """`hidden` of the batch's output rows, [outputs, width]."""
-        z = self.hidden
-        for level in range(self.hidden_level, len(batch.operators)):
-            z = batch.target_rows(z, level)
-        return z
+        return batch.at_targets(self.hidden, self.hidden_level)
 
 
 class Backbone(ABC):
@@ -65,6 +66,9 @@ class Backbone(ABC):
         head: names of the parameters of the last layer (personal in FedPer).
         branches: outputs of the first linear map that a step keeps beside each other, and
         edge_values: numbers that it keeps for every edge, both of which count where memory is limited.
+        norms: names of the parameters and buffers of its normalisation layers (personal in FedBN).
+        reads_whole_graphs: whether hidden layers need all rows of a client, as statistics over its nodes do.
+        sampler: makes the sampler that says what each target reads, of an adjacency; None: propagation.
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
@@ -73,6 +77,9 @@ class Backbone(ABC):
     head: list[str]
     branches: int = 1
     edge_values: int = 0
+    norms: Sequence[str] = ()
+    reads_whole_graphs: bool = False
+    sampler: Callable[[sp.csr_matrix], Sampler] | None = None
     neighbours: int | None = None
 
     def __init__(self, settings: Any, features: int, outputs: int):
@@ -111,6 +118,7 @@ class Backbone(ABC):
             self.propagations,
             targets,
             draw_neighbours=draw_neighbours,
+            whole=self.reads_whole_graphs,
             device=device,
         )
 

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -12,7 +12,7 @@ from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
 from fglbench.settings import ComponentSettings
 
-KINDS = ("dataset", "method", "backbone", "scheme")
+KINDS = ("dataset", "method", "backbone", "task", "scheme", "sampler")
 
 
 def use_folders(folders: list[str]) -> None:
@@ -84,4 +84,8 @@ def _type(annotation: Any) -> str:
         return " | ".join(map(_shown, get_args(annotation)))
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join("null" if part is type(None) else _type(part) for part in get_args(annotation))
+    if get_origin(annotation) is list:
+        return f"list of {_type(get_args(annotation)[0])}"
+    if get_origin(annotation) is Annotated:
+        return _type(get_args(annotation)[0])
     return getattr(annotation, "__name__", str(annotation))

@@ -16,7 +16,7 @@ IN_ROW = ("title", "about", "source", "citation", "license")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("name", metavar="NAME", help="of a dataset, method, backbone or partition scheme")
+    parser.add_argument("name", metavar="NAME", help="of a dataset, method, backbone, partition scheme or sampler")
     parser.add_argument(
         "--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help="settings of the dataset"
     )
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         known = sorted({name for kind in components.KINDS for name in components.names(kind)})
         raise ComponentError(
-            f"'{args.name}' is no dataset, method, backbone or partition scheme. {suggest(args.name, known)}"
+            f"'{args.name}' is no dataset, method, backbone, partition scheme or sampler. {suggest(args.name, known)}"
         )
     given = [f"--set {text}" for text in args.assignments] + ["--download"] * args.download
     if given and "dataset" not in found:

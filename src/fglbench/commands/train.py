@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.commands import components, overrides
+from fglbench.reporting.quantities import Quantity, quantity
 
 TRAINING = {
     "rounds": (int, "communication rounds"),
@@ -24,7 +25,7 @@ PROTOCOL = {
     "'inductive'",
     "features": "'raw' as published, or 'row': each row divided by its sum",
 }
-SCORES = ("test_accuracy_pooled", "test_accuracy_macro", "val_accuracy_pooled")
+SCORES = ("test_{}_pooled", "test_{}_macro", "val_{}_pooled")
 JOBS = {"chunk_clients": "clients trained at once", "memory_mb": "memory for client chunks, in MiB"}
 
 
@@ -135,8 +136,9 @@ def _text(done: dict[str, Any]) -> str:
     lines = {"cell": where} | ({"but": "; ".join(done["differences"])} if done["differences"] else {})
     lines |= {"outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
     if done["outcome"] == "ok":
-        test, macro, val = (_percent(done[name]) for name in SCORES)
-        lines["test accuracy"] = f"{test} pooled, {macro} mean over clients"
+        shown = quantity(done["metric"])
+        test, macro, val = (_printed(done[name.format(done["metric"])], shown) for name in SCORES)
+        lines[f"test {shown.title}"] = f"{test} pooled, {macro} mean over clients"
         lines["validation"] = f"{val} pooled, round {done['selected_round'] + 1} of {done['rounds_run']} selected"
     training, evaluating, whole = (done[f"{name}_seconds"] for name in ("train", "eval", "total"))
     lines["seconds"] = f"{training:.2f} training, {evaluating:.2f} evaluating, {whole:.2f} this command"
@@ -145,5 +147,5 @@ def _text(done: dict[str, Any]) -> str:
     return "\n".join(f"{label:<13}  {text}" for label, text in lines.items())
 
 
-def _percent(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:.2f} %"
+def _printed(value: float | None, shown: Quantity) -> str:
+    return "none" if value is None else f"{shown.shown(value):.2f} {shown.unit}".strip()

@@ -7,19 +7,21 @@ from itertools import product
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, seed_list
+from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, sampler_entry, seed_list
 from fglbench.config.identity import (
     ENGINE_VERSION,
     PREPROCESS_VERSION,
     SPLIT_VERSION,
     Cell,
     Part,
+    Spec,
     slug,
 )
 from fglbench.config.merge import Combination, grids_of, merged_entries, merged_protocol, merged_training
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
+from fglbench.tasks import DEFAULT_TASK
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,29 @@ def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: 
     return Part(slug(label, spec), spec)
 
 
+def _task_spec(entry: Entry) -> Spec:
+    """What is predicted. The first version of the default task is not named: it was there first, and its paths stay."""
+    spec = {
+        "name": entry.name,
+        "version": registry.declaration("task", entry.name).version,
+        "settings": component_settings("task", entry).model_dump(exclude_none=True),
+    }
+    return {} if spec == {"name": DEFAULT_TASK, "version": 1, "settings": {}} else {"task": spec}
+
+
+def _backbone_spec(entry: Entry, training: Training) -> Spec:
+    settings = _backbone_settings(entry, training)
+    spec = {
+        "name": entry.name,
+        "version": registry.declaration("backbone", entry.name).version,
+        "settings": settings.model_dump(exclude_none=True),
+    }
+    if sampler := sampler_entry(settings):
+        spec["settings"]["sampler_settings"] = component_settings("sampler", sampler).model_dump(exclude_none=True)
+        spec["sampler_version"] = registry.declaration("sampler", sampler.name).version
+    return spec
+
+
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
     """The method's segment: method, backbone, training and what is scored.
 
@@ -204,16 +229,13 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
         "version": registry.declaration("method", entry.name).version,
         **versions,
         "settings": resolved,
-        "backbone": {
-            "name": backbone.name,
-            "version": registry.declaration("backbone", backbone.name).version,
-            "settings": _backbone_settings(backbone, training).model_dump(exclude_none=True),
-        },
+        "backbone": _backbone_spec(backbone, training),
         "prepared": prepared_part(backbone, entry, training, protocol).spec,
         "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,
         **{name: value for name in ("global_test", "logits") if (value := getattr(protocol, name))},
+        **_task_spec(protocol.task),
         "engine_version": ENGINE_VERSION,
     }
     return Part(slug(f"{entry.name}-{backbone.name}", spec), spec)

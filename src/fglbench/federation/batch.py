@@ -11,8 +11,9 @@ from fglbench.federation.operators import SparseOperator
 class Batch(Protocol):
     """Some clients' targets, and what their outputs depend on, ready to multiply stacked parameters [S, ...].
 
-    There are two kinds: `PropagationBatch`, whose rows pass messages along the edges, and `SampleBatch`, in which every
-    target reads rows of its own. A backbone says which one it computes on (`Backbone.batch`).
+    There are three kinds: `PropagationBatch`, whose rows pass messages along the edges; `SampleBatch`, in which every
+    target reads rows of its own; and `ModuleBatch`, whole graphs for a module that knows nothing of clients. A backbone
+    says which one it computes on.
 
     Attributes:
         clients: [S] int64 client ids of the federation, ascending.
@@ -36,3 +37,6 @@ class Batch(Protocol):
 
     @property
     def client_mean(self) -> SparseOperator: ...
+
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Of a model's hidden rows those of the targets: [rows of its level, width] -> [T, width]."""

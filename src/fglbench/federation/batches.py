@@ -4,6 +4,7 @@ Every client draws from streams of its own, so that chunks and other clients cha
 """
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,41 +13,20 @@ import torch
 from fglbench.backbones.base import Backbone
 from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
+from fglbench.federation.minibatches import Minibatches
+from fglbench.federation.samples import Samples
 from fglbench.seeding import numpy_stream
 from fglbench.tasks.base import Objective
 
 
-class Batches:
-    """The batches of local epochs.
-
-    With batches, every client shuffles its training targets in every epoch, and the b-th batches of all clients make
-    one step; clients with fewer batches sit out the last ones. A client's last batch may be smaller.
-
-    Args:
-        backbone: what is trained, which says what its batches hold.
-        batch_size: training targets of a client in a step; None for all of them.
-        seed: of the cell.
-        clients: of the federation.
-        device: where batches live.
-    """
-
-    def __init__(self, backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str):
-        self._backbone = backbone
-        self._batch_size = batch_size
-        self._device = device
-        self._last: Batch | None = None
-        each = range(clients)
-        self._orders = [numpy_stream(seed, "batches", client) for client in each] if batch_size else []
-        self._sampling = [numpy_stream(seed, "sampling", client) for client in each] if backbone.neighbours else []
+class Batches(Protocol):
+    """The batches of local epochs, of either kind."""
 
     def use(self, federation: Federation, objective: Objective) -> None:
         """Goes on with other graphs of the same clients, or other targets."""
-        self._federation, self._objective, self._last = federation, objective, None
 
     def build(self, clients: np.ndarray) -> None:
         """Makes the batch of some clients ahead of the first round, where it is one that stays."""
-        if not self._batch_size and not self._backbone.neighbours:
-            self._whole(clients)
 
     def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
         """The batches of one local epoch, a step each.
@@ -54,35 +34,58 @@ class Batches:
         Args:
             clients: ascending ids, each with training targets.
         """
-        if self._batch_size is None:
-            yield self._whole(clients)
+
+
+def batches_of(
+    backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str
+) -> Batches:
+    """Those of the kind that a backbone computes on.
+
+    Args:
+        backbone: what is trained.
+        batch_size: training targets of a client in a step; None for all of them.
+        seed: of the cell.
+        clients: of the federation.
+        device: where batches live.
+    """
+    if backbone.sampler is not None:
+        return Samples(backbone.sampler, batch_size, seed, clients, device)
+    return Propagations(backbone, batch_size, seed, clients, device)
+
+
+class Propagations:
+    """Batches of propagation; see `Minibatches` for their targets, and `batches_of` for the arguments."""
+
+    def __init__(self, backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str):
+        self._backbone = backbone
+        self._device = device
+        self._minibatches = Minibatches(batch_size, seed, clients)
+        self._stays = not batch_size and not backbone.neighbours
+        self._last: Batch | None = None
+        self._sampling = [
+            numpy_stream(seed, "sampling", client) for client in range(clients if backbone.neighbours else 0)
+        ]
+
+    def use(self, federation: Federation, objective: Objective) -> None:
+        self._minibatches.use(objective.targets, federation.ptr)
+        self._federation, self._last = federation, None
+
+    def build(self, clients: np.ndarray) -> None:
+        if self._stays:
+            list(self.epoch(clients))
+
+    def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
+        """As `Batches`; a batch that stays serves all epochs, and all rounds of the same clients."""
+        if self._last is not None and np.array_equal(self._last.clients, clients):
+            yield self._last
             return
-        batches = [self._shuffled(client) for client in clients]
-        for number in range(max(map(len, batches))):
-            present = [number < len(own) for own in batches]
-            targets = np.concatenate([own[number] for own in batches if number < len(own)])
-            yield self._batch(clients[present], targets)
-
-    def _whole(self, clients: np.ndarray) -> Batch:
-        """All training targets. One that stays is kept: it serves all epochs, and all rounds of the same clients."""
-        if self._last is None or self._backbone.neighbours or not np.array_equal(self._last.clients, clients):
-            self._last = None  # its memory serves the next one
-            self._last = self._batch(clients, np.concatenate([self._targets(client) for client in clients]))
-        return self._last
-
-    def _batch(self, clients: np.ndarray, targets: np.ndarray) -> Batch:
+        self._last = None  # its memory serves the next one
         draw = self._draw if self._backbone.neighbours else None
-        return self._backbone.batch(self._federation, clients, targets, draw_neighbours=draw, device=self._device)
-
-    def _targets(self, client: int) -> np.ndarray:
-        targets, bounds = self._objective.targets, self._federation.ptr[client : client + 2]
-        return targets[slice(*np.searchsorted(targets, bounds))]
-
-    def _shuffled(self, client: int) -> list[np.ndarray]:
-        """A client's batches, each with its rows in ascending order."""
-        order = self._orders[client].permutation(self._targets(client))
-        size = self._batch_size or len(order)
-        return [np.sort(order[first : first + size]) for first in range(0, len(order), size)]
+        for present, targets in self._minibatches.epoch(clients):
+            batch = self._backbone.batch(self._federation, present, targets, draw_neighbours=draw, device=self._device)
+            if self._stays:
+                self._last = batch
+            yield batch
 
     def _draw(self, operator: sp.csr_matrix, clients: np.ndarray, ptr: list[int]) -> sp.csr_matrix:
         edges = np.diff(operator.indptr[ptr])

@@ -1,6 +1,7 @@
 """Round-wise evaluation: every client's model on all nodes of its own graph, without gradients."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.samples import evaluation_samples
 from fglbench.tasks.base import Task
 
 
@@ -21,6 +23,7 @@ class Evaluator:
     Args:
         federation: the graphs to predict on: `scored` for scores, the graphs of training for what a method sends.
         backbone, task: whose outputs, and what is predicted of them.
+        seed: of the cell, of which draws for evaluation are made.
         device: where batches live.
         chunk_clients: clients evaluated at once, whose batches are then built anew each time, not kept; None for all.
     """
@@ -30,12 +33,14 @@ class Evaluator:
         federation: Federation,
         backbone: Backbone,
         task: Task,
+        seed: int,
         device: torch.device | str,
         chunk_clients: int | None = None,
     ):
         self._federation = federation
         self._backbone = backbone
         self._task = task
+        self._seed = seed
         self._device = device
         clients = np.flatnonzero(np.diff(federation.ptr))  # a graph of training may have no node
         size = chunk_clients or federation.num_clients
@@ -43,16 +48,20 @@ class Evaluator:
         self._kept: list[Batch] | None = None
 
     def build(self) -> None:
-        """Makes the batch ahead of its first use, where it is one that stays."""
+        """Makes the batches ahead of their first use, where they stay."""
         if self._kept is None and len(self._chunks) == 1:
-            self._kept = [self._batch(self._chunks[0])]
+            self._kept = list(self._batches(self._chunks[0]))
 
-    def _batch(self, clients: np.ndarray) -> Batch:
-        federation = self._federation
+    def _batches(self, clients: np.ndarray) -> Iterator[Batch]:
+        federation, backbone = self._federation, self._backbone
+        if backbone.sampler is not None:
+            sampler = backbone.sampler(federation.adjacency)
+            yield from evaluation_samples(federation, sampler, clients, self._seed, self._device)
+            return
         given = federation.given
         if given is not None:
             given = given[np.isin(federation.client_of[given], clients)]
-        return self._backbone.batch(federation, clients, given, device=self._device)
+        yield backbone.batch(federation, clients, given, device=self._device)
 
     @torch.no_grad()
     def run(self, parameters: Parameters) -> np.ndarray | None:
@@ -78,6 +87,6 @@ class Evaluator:
 
     def _outputs(self, parameters: Parameters) -> Iterator[tuple[Output, Batch]]:
         self.build()
-        for batch in self._kept or map(self._batch, self._chunks):
+        for batch in self._kept or chain.from_iterable(map(self._batches, self._chunks)):
             own = stacked.take(parameters, stacked.rows_of(batch.clients, self._device))
             yield self._backbone.forward(own, batch, no_dropout), batch

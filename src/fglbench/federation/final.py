@@ -17,12 +17,15 @@ def reading_logits(
     result: Result,
     backbone: Backbone,
     task: Task,
+    seed: int,
     device: torch.device | str = "cpu",
     chunk_clients: int | None = None,
 ) -> dict[str, np.ndarray]:
     """`<reading>_logits` [N, classes] float32: every client's model on all nodes of its own graph."""
     return {
-        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, device, chunk_clients).logits(parameters)
+        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, seed, device, chunk_clients).logits(
+            parameters
+        )
         for reading, parameters in result.parameters.items()
     }
 
@@ -32,6 +35,7 @@ def global_test(
     tested: Federation,
     backbone: Backbone,
     task: Task,
+    seed: int,
     logits: bool,
     device: torch.device | str = "cpu",
 ) -> dict[str, np.ndarray]:
@@ -49,7 +53,7 @@ def global_test(
         `<reading>_global_logits` [G, M, classes] float32; G is 1 where all clients hold the same parameters, else the
         number of clients.
     """
-    evaluator = Evaluator(tested, backbone, task, device)
+    evaluator = Evaluator(tested, backbone, task, seed, device)
     nodes = tested.role == TEST
     arrays = {}
     for reading, parameters in result.parameters.items():

@@ -199,6 +199,12 @@ class ClientDropout:
         self._rate = rate
         self._generators = generators
 
+    def seeds(self) -> list[int]:
+        """A draw from each client's stream, for modules that drop out by themselves; none at rate 0."""
+        if self._rate == 0.0:
+            return []
+        return [int(torch.randint(2**62, (), generator=own, device=own.device)) for own in self._generators]
+
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
         """x: [rows, width] float32 grouped by client -> the same shape, kept entries scaled by 1 / (1 - rate)."""
         if self._rate == 0.0:
@@ -216,6 +222,10 @@ class NoDropout:
     """The dropout of evaluation: the identity."""
 
     training = False
+
+    def seeds(self) -> list[int]:
+        """None: nothing is drawn."""
+        return []
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
         return x

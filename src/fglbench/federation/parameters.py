@@ -67,8 +67,9 @@ def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) 
     mixed = {}
     with full_precision():
         for name in names:
-            product = mixing @ parameters[name].flatten(1)
-            mixed[name] = product.view(-1, *parameters[name].shape[1:]).expand_as(parameters[name])
+            own = parameters[name]
+            product = mixing @ own.reshape(len(own), -1)
+            mixed[name] = product.view(-1, *own.shape[1:]).expand_as(own)
     return mixed
 
 

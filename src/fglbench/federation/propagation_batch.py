@@ -117,6 +117,12 @@ class PropagationBatch:
         """Of [rows of level, width] the rows that level + 1 has as well: [rows of level + 1, width]."""
         return self._select(x, len(self.lead) + level, len(self.lead) + level + 1)
 
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Of [rows of level, width] the rows of the targets."""
+        for inner in range(level, len(self.operators)):
+            x = self.target_rows(x, inner)
+        return x
+
     def edges(self, level: int, heads: int) -> tuple[Edges, list[int]]:
         """Who level + 1 reads at level, once for each head, and the boundaries by client of one head's edges."""
         operator = self.operators[level]
@@ -142,6 +148,7 @@ def propagation_batch(
     targets: np.ndarray | None = None,
     *,
     draw_neighbours: DrawNeighbours | None = None,
+    whole: bool = False,
     device: torch.device | str = "cpu",
 ) -> PropagationBatch:
     """The rows that a forward pass over some clients needs; the cost depends on those clients alone.
@@ -156,6 +163,7 @@ def propagation_batch(
             Fewer of them have a smaller receptive field, which is exact.
         draw_neighbours: gives the operator to use instead of the one it is given, [targets, rows of the clients], with
             `clients` and the row boundaries of the targets by client.
+        whole: keep all rows of the clients below the output rows, not those alone that these depend on.
         device: where the batch's tensors live.
     """
     clients = np.asarray(clients, dtype=np.int64)
@@ -176,7 +184,7 @@ def propagation_batch(
             part = block if len(reached) == len(members) else block[reached]
             if draw_neighbours is not None:
                 part = draw_neighbours(part, clients, boundaries(reached))
-            sources, operator = _step(part, reached, device)
+            sources, operator = _step(part, reached, whole, device)
         levels.insert(0, sources)
         operators.insert(0, operator)
     lead = len(operators) - propagations
@@ -214,9 +222,11 @@ def _members(federation: Federation, operator: sp.csr_matrix, clients: np.ndarra
     return members, sp.csr_matrix(parts_of, shape=(len(members), len(members)))
 
 
-def _step(part: sp.csr_matrix, targets: np.ndarray, device: torch.device | str) -> tuple[np.ndarray, SparseOperator]:
-    """The rows that one propagation to `targets` reads, themselves included, and its operator on those."""
-    read = np.zeros(part.shape[1], dtype=bool)
+def _step(
+    part: sp.csr_matrix, targets: np.ndarray, whole: bool, device: torch.device | str
+) -> tuple[np.ndarray, SparseOperator]:
+    """The rows that one propagation to `targets` reads, themselves included (or all), and its operator on those."""
+    read = np.full(part.shape[1], whole)
     read[targets] = read[part.indices] = True
     sources = np.flatnonzero(read)
     return sources, SparseOperator(part if len(sources) == part.shape[1] else part[:, sources], device)

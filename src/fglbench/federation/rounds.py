@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fglbench.backbones.base import Backbone
 from fglbench.federation import parameters as stacked
-from fglbench.federation.batches import Batches
+from fglbench.federation.batches import batches_of
 from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import Federation
 from fglbench.federation.local import LocalTraining, Trained, gradients_of
@@ -88,7 +88,7 @@ class State:
         )
         self.trained = list(start)
         self.current = self.stacked(start | setup.backbone.buffers())
-        self.batches = Batches(setup.backbone, setup.schedule.batch_size, setup.seed, setup.clients, setup.device)
+        self.batches = batches_of(setup.backbone, setup.schedule.batch_size, setup.seed, setup.clients, setup.device)
         self.streams = [
             torch.Generator(setup.device).manual_seed(derive(setup.seed, "dropout", client))
             for client in range(setup.clients)
@@ -107,10 +107,14 @@ class State:
         """Goes on with other graphs."""
         setup = self._setup
         self.federation = federation
-        self.scorer = Evaluator(federation.scored, setup.backbone, setup.task, setup.device, setup.chunk_clients)
+        self.scorer = Evaluator(
+            federation.scored, setup.backbone, setup.task, setup.seed, setup.device, setup.chunk_clients
+        )
         self.logits = self.scorer
         if federation.evaluated is not None:
-            self.logits = Evaluator(federation, setup.backbone, setup.task, setup.device, setup.chunk_clients)
+            self.logits = Evaluator(
+                federation, setup.backbone, setup.task, setup.seed, setup.device, setup.chunk_clients
+            )
 
 
 class Rounds:
@@ -139,7 +143,7 @@ class Rounds:
         else:
             start = phase.backbone.initial(torch_stream(setup.seed, phase.initialisation))
             self.current, names = state.stacked(start | phase.backbone.buffers()), list(start)
-            self._batches = Batches(backbone, self._schedule.batch_size, setup.seed, setup.clients, setup.device)
+            self._batches = batches_of(backbone, self._schedule.batch_size, setup.seed, setup.clients, setup.device)
         self._batches.use(state.federation, self._objective)
         self._groups = self._method.groups(list(self.current))
         self._shared = [name for group in self._groups.values() for name in group]

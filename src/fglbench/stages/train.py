@@ -256,10 +256,10 @@ def _run(
     )
     if result.state == "ok":
         if spec.get("logits"):
-            result.scores |= reading_logits(result, backbone, task, device, chunk)
+            result.scores |= reading_logits(result, backbone, task, seed, device, chunk)
         if kind := spec.get("global_test"):
             tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
-            result.scores |= global_test(result, tested, backbone, task, bool(spec.get("logits")), device)
+            result.scores |= global_test(result, tested, backbone, task, seed, bool(spec.get("logits")), device)
     reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
     return result, {"state": result.state, "round": result.diverged_round, "reason": reason}
 

@@ -16,3 +16,14 @@ def task_of(method_spec: dict[str, Any]) -> "Task":
     settings = registry.declaration("task", spec["name"]).settings(**spec["settings"])
     task: Task = registry.module("task", spec["name"]).Task(settings)
     return task
+
+
+def metrics_of(name: str) -> dict[str, str]:
+    """All scores of a task, the one that selects first, each with its better direction ("higher" or "lower")."""
+    found: dict[str, str] = registry.declaration("task", name).constants["METRICS"]
+    return found
+
+
+def selecting_metric(name: str) -> str:
+    """The score of a task that selects the round, and that tables show unless they say otherwise."""
+    return next(iter(metrics_of(name)))

@@ -1,8 +1,9 @@
 """The contract of a task: what is predicted, what local training minimises, and how predictions are scored.
 
-A file of this folder declares `VERSION`, `METRIC` (the score that selects the round, higher is better), `class
-Settings(ComponentSettings)` and `class Task(base.Task)`. Scores are computed from stored predictions, without torch,
-which a file therefore imports inside the methods that need it.
+A file of this folder declares `VERSION`, `METRICS` (its scores, each with "higher" or "lower" for what is better; the
+first one selects the round, and higher is better there), `class Settings(ComponentSettings)` and `class
+Task(base.Task)`. Scores are computed from stored predictions, without torch: a file imports it in the methods that need
+it.
 """
 
 from abc import ABC, abstractmethod

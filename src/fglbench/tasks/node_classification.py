@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from fglbench.methods.base import Step
 
 VERSION = 1
-METRIC = "accuracy"
+METRICS = {
+    "accuracy": "higher",
+    "f1_micro": "higher",
+    "f1_macro": "higher",
+    "auc": "higher",
+    "ap": "higher",
+    "loss": "lower",
+}
 _ROLES = {"train": 1, "val": 2, "test": 3}
 
 
