@@ -49,6 +49,13 @@ def docstring(kind: str, name: str) -> str:
     return ast.get_docstring(ast.parse(Path(path).read_text(encoding="utf-8"))) or ""
 
 
+def is_module(backbone: str) -> bool:
+    """Whether a backbone is a torch.nn.Module called client by client."""
+    tree = ast.parse(registry.declaration("backbone", backbone).path.read_text(encoding="utf-8"))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Backbone"]
+    return any(ast.unparse(base).split(".")[-1] == "ModuleBackbone" for own in classes for base in own.bases)
+
+
 def settings_table(model: type[ComponentSettings], indent: str = "  ") -> str:
     """One line per setting: name, default, what is allowed, description."""
     rows = [

@@ -63,16 +63,23 @@ class Evaluator:
             given = given[np.isin(federation.client_of[given], clients)]
         yield backbone.batch(federation, clients, given, device=self._device)
 
-    @torch.no_grad()
     def run(self, parameters: Parameters) -> np.ndarray | None:
         """[N, ...] what the task predicts under stacked parameters, or None where an output is not finite."""
+        predictions, finite = self._predict(parameters)
+        return predictions if finite else None
+
+    def predictions(self, parameters: Parameters) -> np.ndarray:
+        """The same, whether outputs are finite or not."""
+        return self._predict(parameters)[0]
+
+    @torch.no_grad()
+    def _predict(self, parameters: Parameters) -> tuple[np.ndarray, bool]:
         predictions, sums = [], []
         for output, batch in self._outputs(parameters):
-            predictions.append(self._task.predict(output, batch))
+            predictions.append(self._task.predict(output, batch, self._federation))
             sums.append(output.logits.sum())
-        if not torch.isfinite(torch.stack(sums)).all():  # a device is waited for once, whatever the number of chunks
-            return None
-        return np.concatenate([own.cpu().numpy() for own in predictions])
+        finite = bool(torch.isfinite(torch.stack(sums)).all())  # waits for the device once, however many the chunks
+        return np.concatenate([own.cpu().numpy() for own in predictions]), finite
 
     @torch.no_grad()
     def logits(self, parameters: Parameters) -> np.ndarray:

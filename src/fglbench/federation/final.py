@@ -49,7 +49,7 @@ def global_test(
         logits: give the logits too.
 
     Returns:
-        `<reading>_global` [G, M] int32 class ids of the test nodes in ascending order and, if asked for,
+        `<reading>_global` [G, M, ...] what the task predicts of the test nodes in ascending order and, if asked for,
         `<reading>_global_logits` [G, M, classes] float32; G is 1 where all clients hold the same parameters, else the
         number of clients.
     """
@@ -58,10 +58,10 @@ def global_test(
     arrays = {}
     for reading, parameters in result.parameters.items():
         models = range(1 if _all_alike(parameters) else len(next(iter(parameters.values()))))
-        scores = [evaluator.logits(stacked.take(parameters, slice(model, model + 1)))[nodes] for model in models]
-        arrays[f"{reading}_global"] = np.stack([own.argmax(1).astype(np.int32) for own in scores])
+        each = [stacked.take(parameters, slice(model, model + 1)) for model in models]
+        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(own)[nodes] for own in each])
         if logits:
-            arrays[f"{reading}_global_logits"] = np.stack(scores)
+            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(own)[nodes] for own in each])
     return arrays
 
 

@@ -78,8 +78,8 @@ class Task(ABC):
         """What local training minimises."""
 
     @abstractmethod
-    def predict(self, output: "Output", batch: "Batch") -> "Tensor":
-        """[outputs] what is stored of a forward pass for each output row."""
+    def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
+        """[outputs, ...] what is stored of a forward pass for each output row, of the federation that is scored."""
 
     @abstractmethod
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:

@@ -55,7 +55,7 @@ class Task(base.Task):
     def objective(self, federation: "Federation") -> CrossEntropy:
         return CrossEntropy(federation)
 
-    def predict(self, output: "Output", batch: "Batch") -> "Tensor":
+    def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
         """[outputs] int32 class ids."""
         return output.logits.argmax(1).int()
 
