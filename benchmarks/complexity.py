@@ -171,7 +171,7 @@ def measure(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) 
     before_mb = _reset_peak()
     clock, result, federation, backbone = _train(name, folders, rounds)
     peak_mb = _status_mb("VmHWM") - before_mb
-    evaluator = Evaluator(result.graphs["last"], backbone, TASK, "cpu")
+    evaluator = Evaluator(result.graphs["last"], backbone, TASK, SEED, "cpu")
     seconds = []
     for _ in range(rounds):
         began = process_time()

@@ -40,7 +40,6 @@ from pairs import (
 
 from fglbench import registry
 from fglbench.datasets.base import Graph
-from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
 from fglbench.federation.record import Result
@@ -76,7 +75,9 @@ class Choice:
 
 
 CHOICES = parameters(
-    (Choice(method, backbone, backbone_own=needed(method, backbone)) for method, backbone in PAIRS), lambda one: (one.method, one.backbone) in CORE, str
+    (Choice(method, backbone, backbone_own=needed(method, backbone)) for method, backbone in PAIRS),
+    lambda one: (one.method, one.backbone) in CORE,
+    str,
 )
 AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "moon", "aggregation_settings": {"mu": 1.0}},
@@ -356,7 +357,7 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
 
 @pytest.mark.parametrize("name", registry.names("sampler"))
 def test_sampler_gives_rows_of_the_targets_client_from_its_stream_alone(name: str, case: Case) -> None:
-    adjacency = adjacency_of(case.federation("gcn").operator)
+    adjacency = case.federation("gcn").adjacency
     before = [part.copy() for part in (adjacency.data, adjacency.indices, adjacency.indptr)]
     sampler = registry.module("sampler", name).Sampler(registry.declaration("sampler", name).settings(), adjacency)
 

@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 
 from fglbench import registry
 from fglbench.backbones.base import Backbone
-from fglbench.federation.batches import Batches, sampled_mean
+from fglbench.federation.batches import Batches, batches_of, sampled_mean
 from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.propagation_batch import PropagationBatch
@@ -61,9 +61,9 @@ def assert_close(one: Result, other: Result, tolerance: float) -> None:
     np.testing.assert_allclose(one.history["train_loss"], other.history["train_loss"], rtol=0, atol=tolerance)
 
 
-def batches_of(federation: Federation, size: int | None, name: str, **settings: Any) -> Batches:
-    """The local steps of seed 0."""
-    made = Batches(backbone_of(federation, name, **settings), size, 0, federation.num_clients, "cpu")
+def steps_of(federation: Federation, size: int | None, name: str, **settings: Any) -> Batches:
+    """The batches of seed 0."""
+    made = batches_of(backbone_of(federation, name, **settings), size, 0, federation.num_clients, "cpu")
     made.use(federation, TASK.objective(federation))
     return made
 
@@ -123,7 +123,7 @@ def test_a_batch_of_all_nodes_is_the_full_batch(tiny: Case, name: str) -> None:
 
 def test_every_training_node_is_in_one_batch_and_clients_with_fewer_sit_out(tiny: Case) -> None:
     federation = tiny.federation("mlp")
-    batches = batches_of(federation, SIZE, "mlp")
+    batches = steps_of(federation, SIZE, "mlp")
     epochs = [list(batches.epoch(np.arange(3))) for _ in range(4)]
     one = epochs[0]
     assert [batch.clients.tolist() for batch in one] == [[0, 1, 2], [0, 1]]
@@ -131,7 +131,7 @@ def test_every_training_node_is_in_one_batch_and_clients_with_fewer_sit_out(tiny
     seen = np.sort(np.concatenate([batch.targets.numpy() for batch in one]))
     np.testing.assert_array_equal(seen, np.flatnonzero(federation.role == TRAIN))
     assert len({str(epoch[0].targets.tolist()) for epoch in epochs}) > 1
-    single = batches_of(federation, 4, "mlp")
+    single = steps_of(federation, 4, "mlp")
     assert [batch.clients.tolist() for batch in single.epoch(np.arange(3))] == [[0, 1, 2], [0, 1]]
 
 
@@ -193,7 +193,7 @@ def test_chunks_change_no_draw_of_neighbours(tiny: Case, batch_size: int | None,
 
 def test_neighbours_are_drawn_anew_for_every_layer_and_step_and_at_most_so_many(tiny: Case, tmp_path: Path) -> None:
     federation = tiny.federation("sage", neighbours=2, depth=3)
-    batches = batches_of(federation, None, "sage", neighbours=2, depth=3)
+    batches = steps_of(federation, None, "sage", neighbours=2, depth=3)
     (one,), (other,) = (list(batches.epoch(np.arange(2))) for _ in range(2))
     first, second, third = (operator.matrix for operator in (*one.lead, *one.operators))
     degrees = np.diff(made_of(federation).operator.indptr)[: tiny.ptr[2]]

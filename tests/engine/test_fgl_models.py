@@ -411,13 +411,13 @@ def test_batches_to_score_a_rebuilt_graph_on_are_time_of_evaluation(
     tiny: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = [0.0]
-    build = Evaluator._batch
+    build = Evaluator._batches
 
     def slowly(*arguments: Any) -> Any:
         seconds[0] += 1.0
         return build(*arguments)
 
-    monkeypatch.setattr(Evaluator, "_batch", slowly)
+    monkeypatch.setattr(Evaluator, "_batches", slowly)
     monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: seconds[0])
     result = run(tiny.federation(), "fedgl", rounds=4)
     assert (result.train_seconds, result.eval_seconds) == (0.0, 4.0)
