@@ -27,7 +27,6 @@ sys.path[:0] = [str(ROOT / "src")]
 
 from fglbench.datasets.sbm import generate  # noqa: E402
 from fglbench.datasets.spec import SbmSettings  # noqa: E402
-from fglbench.federation.adjacency import adjacency_of  # noqa: E402
 from fglbench.federation.federation import TRAIN, Federation  # noqa: E402
 from fglbench.federation.memory import keep_freed_memory  # noqa: E402
 from fglbench.federation.operators import selection  # noqa: E402
@@ -48,8 +47,8 @@ def make_federation(nodes: int, clients: int) -> Federation:
         labels=np.concatenate([graph.labels for graph in graphs]),
         role=np.full(clients * sizes.nodes, TRAIN, dtype=np.int8),
         classes=CLASSES,
-        operator=sp.block_diag(blocks, "csr"),
-        features=np.concatenate([graph.features for graph in graphs]),
+        adjacency=sp.block_diag(blocks, "csr"),
+        x=np.concatenate([graph.features for graph in graphs]),
     )
 
 
@@ -79,8 +78,7 @@ def plain_trees(adjacency: sp.csr_matrix, targets: int, fanouts: list[int]) -> l
 def print_sampling(clients: int, nodes: int, fanouts: list[int], plain: int, repeats: int) -> None:
     """One line: seconds of the draw and of the batch, and how many times faster both are than node by node."""
     federation = make_federation(nodes, clients)
-    adjacency = adjacency_of(federation.operator)
-    sampler = Sampler(Settings(fanouts=fanouts), adjacency)
+    sampler = Sampler(Settings(fanouts=fanouts), federation.adjacency)
     every, targets = np.arange(clients), np.arange(len(federation.labels))
     found = []
     for _ in range(repeats):
@@ -89,7 +87,7 @@ def print_sampling(clients: int, nodes: int, fanouts: list[int], plain: int, rep
         drawn = sampler.draw(targets, federation.ptr.tolist(), streams)
         drawn_s = time.perf_counter() - began
         batch_s = seconds(partial(sample_batch, federation, every, targets, drawn))
-        node_by_node_s = seconds(partial(plain_trees, adjacency, plain, fanouts)) * len(targets) / plain
+        node_by_node_s = seconds(partial(plain_trees, federation.adjacency, plain, fanouts)) * len(targets) / plain
         found.append((drawn_s, batch_s, drawn_s + batch_s, node_by_node_s / (drawn_s + batch_s)))
     columns = [statistics.median(column) for column in zip(*found, strict=True)]
     print(f"{clients:7} {len(targets):9,}" + "".join(f"{value:8.2f}" for value in columns[:3]) + f"{columns[3]:9.0f}")

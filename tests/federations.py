@@ -16,15 +16,17 @@ from fglbench.backbones.base import Backbone
 from fglbench.config.schema import Training
 from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.federation.federation import Federation
+from fglbench.federation.propagation import Propagated, pays
 from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method
-from fglbench.federation.propagation import pays
 from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
 from fglbench.storage import fingerprint, hash_file, write_json, write_npz
+from fglbench.tasks import task_of
 
 NONE, TRAIN, VAL, TEST = range(4)
 SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}  # gcfl and gcfl+ split whenever they can
+TASK = task_of({})
 
 torch.set_num_threads(1)  # threads that wait for each other on tiny tensors are many times slower
 
@@ -170,6 +172,12 @@ def make_split(
     spec = {"dataset": "tiny", "scheme": scheme, "clients": clients, "settings": {}, "split": {"held_out": held_out}}
     split(folder / "graph", spec, [0], folder / "split")
     return folder / "graph", folder / "split"
+
+
+def made_of(federation: Federation) -> Propagated:
+    """The answer to the one request that preprocessing answered."""
+    (answer,) = federation.made.values()
+    return answer
 
 
 def backbone_of(federation: Federation, name: str, **settings: Any) -> Backbone:

@@ -15,6 +15,7 @@ from federations import (
     BEYOND_A_COVER,
     NONE,
     SPLITTING,
+    TASK,
     TEST,
     VAL,
     Case,
@@ -22,6 +23,7 @@ from federations import (
     beyond_a_cover,
     case_of,
     changed_unseen,
+    made_of,
     method_of,
     random_graph,
     schedule_of,
@@ -155,7 +157,7 @@ def test_backbone_says_what_it_needs(name: str, case: Case) -> None:
     again = backbone.initial(torch.Generator().manual_seed(1))
     assert all(torch.equal(one[name], again[name]) for name in names)
     assert any(not torch.equal(one[name], other[name]) for name in names)
-    needs = set(registry.declaration("backbone", name).settings().prepared())  # type: ignore[attr-defined]
+    needs = set(registry.declaration("backbone", name).settings().propagation().spec())  # type: ignore[attr-defined]
     assert {"r", "hops"} <= needs <= {"r", "hops", "self_loops", "combine"}
 
 
@@ -182,9 +184,8 @@ class Pair:
         own = (EAGER.get(choice.method, {}) if eager else {}) | choice.own
         method = method_of(self.federation, backbone, choice.method, **own)
         assert method.not_applicable() is None
-        return train(
-            self.federation, backbone, method, schedule_of(**{"rounds": ROUNDS, **schedule}), 0, chunk_clients=chunk
-        )
+        made = schedule_of(**{"rounds": ROUNDS, **schedule})
+        return train(self.federation, backbone, method, TASK, made, 0, chunk_clients=chunk)
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +262,7 @@ def test_inputs_are_not_written_to(pair: Pair) -> None:
     federation = pair.federation
     features: Any = federation.features
     parts = [federation.labels, federation.role, federation.ptr]
-    for matrix in (federation.operator, features):
+    for matrix in (federation.adjacency, made_of(federation).operator, *made_of(federation).features, features):
         parts += [matrix] if isinstance(matrix, np.ndarray) else [matrix.data, matrix.indices, matrix.indptr]
     before = [part.copy() for part in parts]
     pair._run()

@@ -103,7 +103,9 @@ def test_any_method_trains_it_and_chunks_change_nothing(case: Case, method: str,
     federation = case.federation("gcn", propagate=False)
     together = run(federation, made(federation, **settings), method)
     apart = run(federation, made(federation, **settings), method, chunk=1)
-    assert largest_difference(together.parameters["last"], apart.parameters["last"]) < 1e-5
+    # A bias before normalisation has no gradient but rounding errors, which Adam takes for one.
+    tolerance = 1e-3 if "norm" in settings else 1e-5
+    assert largest_difference(together.parameters["last"], apart.parameters["last"]) < tolerance
     again = run(federation, made(federation, **settings), method)
     assert largest_difference(together.parameters["last"], again.parameters["last"]) == 0
     first = made(federation, **settings).initial(torch.Generator().manual_seed(0))

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from federations import TRAIN, Case, case_of, random_graph
+from federations import TASK, TRAIN, Case, case_of, random_graph
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fglbench.federation import samples as samples_module
-from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import Federation
 from fglbench.federation.partly_dense import PartlyDense
 from fglbench.federation.samples import SampleBatch, Samples, evaluation_samples, sample_batch
@@ -44,11 +44,13 @@ def sampler_of(adjacency: sp.csr_matrix, redraw: str = "epoch") -> Sampler:
 
 
 def samples_of(federation: Federation, redraw: str = "epoch", batch_size: int | None = None) -> Samples:
-    return Samples(federation, sampler_of(adjacency_of(federation.operator), redraw), batch_size, SEED, "cpu")
+    samples = Samples(partial(sampler_of, redraw=redraw), batch_size, SEED, federation.num_clients, "cpu")
+    samples.use(federation, TASK.objective(federation))
+    return samples
 
 
 def evaluated(federation: Federation, clients: np.ndarray = EVERY) -> list[SampleBatch]:
-    sampler = sampler_of(adjacency_of(federation.operator))
+    sampler = sampler_of(federation.adjacency)
     return list(evaluation_samples(federation, sampler, clients, SEED))
 
 
@@ -105,7 +107,7 @@ def plain_steps(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Targets and trees of a client's steps in two epochs, drawn on its graph alone; nodes count from its first one."""
     begin, end = federation.ptr[client : client + 2]
-    sampler = sampler_of(adjacency_of(federation.operator[begin:end, begin:end]))
+    sampler = sampler_of(federation.adjacency[begin:end, begin:end])
     nodes = np.flatnonzero(federation.role[begin:end] == TRAIN)
     order, stream = (numpy_stream(SEED, name, client) for name in ("batches", "sampling"))
     once = sampler.draw(nodes, [0, len(nodes)], [stream]) if redraw == "never" else None
@@ -213,8 +215,8 @@ def test_a_batch_that_stays_is_made_once_for_the_same_clients(federation: Federa
 def test_other_graphs_are_drawn_anew(federation: Federation) -> None:
     samples = samples_of(federation, "never")
     list(samples.epoch(EVERY))
-    bare = sp.csr_matrix(federation.operator.shape, dtype=np.float32)
-    samples.use(replace(federation, operator=bare), sampler_of(bare, "never"))
+    bare = federation.with_edges(sp.csr_matrix(federation.adjacency.shape, dtype=np.float32))
+    samples.use(bare, TASK.objective(bare))
     (batch,) = samples.epoch(EVERY)
     assert (read(batch) == batch.targets.numpy()[:, None]).all()
 
@@ -256,7 +258,7 @@ def test_input_linear_multiplies_the_rows_by_their_clients_weights(federation: F
     targets = np.array([0, 3, 28])
     drawn = np.array([[0, 1, 2], [3, 3, 1], [28, 24, 24]])
     for stored, dense in ((federation.features, sparse.toarray()), (partly, mixed)):
-        batch = sample_batch(replace(federation, features=stored), np.array([0, 2]), targets, drawn)
+        batch = sample_batch(replace(federation, x=stored), np.array([0, 2]), targets, drawn)
         assert batch.rows.tolist() == [0, 1, 2, 3, 24, 28]
         rows = torch.from_numpy(dense)
         expected = torch.cat([rows[[0, 1, 2, 3]] @ weight[0], rows[[24, 28]] @ weight[1]])

@@ -56,7 +56,8 @@ class ModuleBackbone(base.Backbone):
     def __init__(self, settings: Any, features: int, outputs: int):
         super().__init__(settings, features, outputs)
         self.hops = self.propagations = 0
-        self._module = self.model(features, outputs, settings)
+        with _seeded(0):
+            self._module = self.model(features, outputs, settings)
         children = [name for name, child in self._module.named_children() if list(child.parameters())]
         self._head = children[-1] if children else ""
         self.head = [name for name, _ in self._module.named_parameters() if name.startswith(f"{self._head}.")]

@@ -184,7 +184,8 @@ class Recorder:
         result, clients = self._result, self._federation.num_clients
         columns = {name: np.asarray([row[name] for row in self._rows]) for name in (self._rows or [{}])[0]}
         if not self._rows:
-            columns = {"train_loss": np.zeros((0, clients), dtype=np.float32)}
+            columns = {name: np.zeros(0, dtype=np.int64) for name in ("bytes_up", "bytes_down")}
+            columns |= {"train_seconds": np.zeros(0), "train_loss": np.zeros((0, clients), dtype=np.float32)}
         elif np.array_equal(columns["total_loss"], columns["train_loss"], equal_nan=True):
             del columns["total_loss"]  # nothing was added to the task's own
         result.history = {"round": np.arange(len(self._rows)), **columns}

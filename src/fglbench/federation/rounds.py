@@ -208,7 +208,8 @@ class Rounds:
 
     def _draw(self) -> np.ndarray:
         setup = self._setup
-        drawn = draw_clients(setup.seed, self._recorder.rounds, setup.clients, self._schedule.participation)
+        number = self._recorder.rounds if self.scored else self.number  # rounds that are not scored are not counted
+        drawn = draw_clients(setup.seed, number, setup.clients, self._schedule.participation)
         return drawn[(self._takes_part & ~self._left)[drawn]]
 
     def _client_round(self, active: np.ndarray) -> ClientRound:
