@@ -455,11 +455,13 @@ def test_a_node_that_clients_share_selects_once() -> None:
     """The nodes 0 and 1 are at both clients; right at one of them, such a node is half right."""
     shared = np.array([0, 1, 2, 3, 0, 1])
     scores = [[2, 1], [4, 0], [3, 1]]  # of 4 nodes 1.5, 3 and 2.5; pooled 3, 4 and 4 of 6
-    recorder = recorded(scores, "nodes", shared)[0]
-    predicted = np.array([1, 1, 1, 0, 1, 0], dtype=np.int32)
-    correct, score = recorder.score(predicted, VAL)
-    assert (correct.tolist(), score) == ([3, 1], 2.5 / 4)
-    assert recorder.finished().rounds["val"] == 1
+    recorder, federation = recorded(scores, "nodes", shared)
+    assert recorder.validation == 2.5 / 4
+    result = recorder.finished()
+    assert result.rounds["val"] == 1
+    assert result.history["val_correct"].tolist() == scores
+    curve = TASK.score(result.history, "val", federation.count(VAL), "nodes")
+    assert curve.tolist() == [1.5 / 4, 3 / 4, 2.5 / 4]
     assert recorded([[3, 1], [4, 0]], "pooled", shared)[0].finished().rounds["val"] == 0
     assert recorded([[3, 1], [4, 0]], "nodes", shared)[0].finished().rounds["val"] == 1
 

@@ -328,4 +328,4 @@ def test_shared_nodes_have_a_mean_of_their_own_in_records_and_in_print(
         "random": {"pooled", "macro"},
     }
     curves = pd.read_parquet(tmp_path / "records" / "curves.parquet")
-    assert curves.groupby("scheme")["val_accuracy"].count().to_dict() == {"file": 4, "random": 4}
+    assert curves.groupby("scheme")["val_score"].count().to_dict() == {"file": 4, "random": 4}

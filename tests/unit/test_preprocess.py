@@ -148,7 +148,7 @@ def test_copies_reach_the_federation_and_keep_no_edge_among_them(tmp_path):
     made = case.federation("gcn", inductive=True)
     whole = made.scored
     assert whole.copy.tolist() == copy.tolist()
-    adjacency = (whole.operator != 0).toarray()
+    adjacency = (whole.adjacency != 0).toarray()
     np.fill_diagonal(adjacency, False)
     assert np.argwhere(np.triu(adjacency)).tolist() == [[0, 1], [3, 4], [4, 5]]  # not 1-2, both of them copies
     assert made.nodes.tolist() == [0, 3]  # without the validation and test nodes

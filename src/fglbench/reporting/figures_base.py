@@ -117,7 +117,7 @@ def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
     """The rows of the figure's score (of the test, at its reading and mean, as printed) of the complete cells that have
     it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
-    metric = spec["metric"]
+    metric = metric_of(study, spec)
     kept = chosen[
         (chosen["metric"] == metric)
         & (chosen["split"] == spec.get("split", "test"))
@@ -137,9 +137,14 @@ def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     return kept.merge(whole[list(FIELDS)], on=list(FIELDS), how="inner")
 
 
-def score_label(spec: Mapping[str, Any]) -> str:
+def metric_of(study: Study, spec: Mapping[str, Any]) -> str:
+    """The figure's own metric, or the score that selects rounds."""
+    return spec.get("metric") or study.metric
+
+
+def score_label(study: Study, spec: Mapping[str, Any]) -> str:
     """The words of the score's axis."""
-    shown = quantity(spec["metric"])
+    shown = quantity(metric_of(study, spec))
     notes = ", ".join(note for note in (shown.unit, "best on test" if spec.get("reading") == "test" else "") if note)
     return f"{spec.get('split', 'test').capitalize()} {shown.title}" + (f" ({notes})" if notes else "")
 

@@ -41,7 +41,7 @@ def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study:
         _band(panel, x, values * scale, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
     whole_numbers(panel.xaxis)
     panel.set_xlabel("Round")
-    panel.set_ylabel(score_label({"metric": study.metric}))
+    panel.set_ylabel(score_label(study, {}))
 
 
 def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
@@ -73,7 +73,7 @@ def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label:
             panel.set_xlabel(x_label)
             if bring_together is _by_round:
                 whole_numbers(panel.xaxis)
-            panel.set_ylabel(score_label({"metric": study.metric, "split": spec.get("split", "test")}))
+            panel.set_ylabel(score_label(study, {"split": spec.get("split", "test")}))
         legend(figure, axes)
     return figure
 
