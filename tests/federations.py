@@ -43,6 +43,7 @@ class Case:
         folder: where the stages' files of this case are.
         filled: whether sparse features are propagated in preprocessing, so that tiny graphs take both ways; None leaves
             it to preprocessing.
+        copy: [N] bool, which rows are copies; None: nodes have no owners.
     """
 
     graph: Graph
@@ -51,6 +52,7 @@ class Case:
     role: np.ndarray
     folder: Path
     filled: bool | None = None
+    copy: np.ndarray | None = None
 
     @cached_property
     def graph_folder(self) -> Path:
@@ -61,7 +63,8 @@ class Case:
     def _split_folder(self) -> Path:
         folder = self.folder / "split"
         stored = folder / "seed0" / "split.npz"
-        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role})
+        copies = {} if self.copy is None else {"copy": self.copy}
+        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role, **copies})
         write_json(folder / "seed0" / "card.json", {"sha256": hash_file(stored)})
         return folder
 
@@ -83,11 +86,13 @@ class Case:
         return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
 
 
-def case_of(graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path) -> Case:
-    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph."""
+def case_of(
+    graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path, copy: np.ndarray | None = None
+) -> Case:
+    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph; copy, see `Case`."""
     nodes = np.concatenate(parts).astype(np.int64)
     ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False)
+    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False, copy=copy)
 
 
 def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:
@@ -113,6 +118,31 @@ def tiny_case(folder: Path, *, sparse: bool = True, sizes: Sequence[int] = (13, 
     for part in parts:
         role[part] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], len(part))
     return case_of(graph, parts, role, folder)
+
+
+BEYOND_A_COVER = ("overlapping", "copies", "uncovered")
+
+
+def beyond_a_cover(kind: str, folder: Path) -> Case:
+    """Three clients of 48 nodes, 12 of them in no client or in several.
+
+    "overlapping": each of the 12 is at two clients, or at all three. "copies": the same, the first of them owns it.
+    "uncovered": no client has them.
+    """
+    graph = random_graph(48, 7, 3, 130, seed=5, sparse=True)
+    stream = np.random.default_rng(6)
+    nodes = stream.permutation(48)
+    own, special = nodes[:36].reshape(3, 12), nodes[36:]
+    held = np.ones((3, 12), dtype=bool)
+    held[stream.integers(0, 3, 8), np.arange(8)] = False
+    if kind == "uncovered":
+        held[:] = False
+    parts = [np.sort(np.concatenate([own[client], special[held[client]]])) for client in range(3)]
+    role = np.zeros(48, dtype=np.int8)
+    role[nodes] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], 48)
+    first = held.argmax(axis=0)
+    copies = [np.isin(part, special[first != client]) for client, part in enumerate(parts)]
+    return case_of(graph, parts, role, folder, np.concatenate(copies) if kind == "copies" else None)
 
 
 def changed_unseen(case: Case, folder: Path) -> Case:

@@ -1,4 +1,4 @@
-"""The command line: `fglbench list|describe|train|compare|pack|tune|new|verify|doctor`.
+"""The command line: `fglbench list|describe|train|export|compare|pack|tune|new|verify|doctor`.
 
 A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fglbench import __version__
-from fglbench.commands import compare, describe, doctor, listing, new, pack, train, tune, verify
+from fglbench.commands import compare, describe, doctor, export, listing, new, pack, train, tune, verify
 from fglbench.errors import FglbenchError
 from fglbench.terminal import show_anything
 
@@ -19,6 +19,7 @@ COMMANDS = {
     "list": (listing, "datasets, methods, backbones, partition schemes, samplers and studies"),
     "describe": (describe, "a dataset's data card, or what a component does and its settings"),
     "train": (train, "one cell, without Snakemake"),
+    "export": (export, "the clients and roles of a cell as a file, which the scheme 'file' reads"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
     "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
     "tune": (tune, "searches a study's settings on the validation score; resumable"),

@@ -24,6 +24,7 @@ from fglbench.config.expand import expand
 from fglbench.config.schema import Config, Range
 from fglbench.config.searches import SearchPlan
 from fglbench.errors import FglbenchError
+from fglbench.evaluation.metrics import value_of
 from fglbench.seeding import derive
 from fglbench.single import Single, run_single
 from fglbench.stages.run_record import TRIED_AGAIN
@@ -213,7 +214,8 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
             raise _FailedError(state, reason)
         if state != "ok":
             raise optuna.TrialPruned(reason)
-        score = metrics["readings"]["val"]["val"][selecting_metric(study.protocol.task.name)][study.protocol.mean]
+        metric = selecting_metric(study.protocol.task.name)
+        score = value_of(metrics["readings"]["val"]["val"][metric], study.protocol.mean)
         if score is None:
             raise FglbenchError(f"{search.slug}: no client has validation nodes, so there is nothing to choose by.")
         scores.append(score)

@@ -1,5 +1,6 @@
 """The checks that every registered component passes, with no test written by its author."""
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from federations import (
+    BEYOND_A_COVER,
     NONE,
     SPLITTING,
     TASK,
@@ -18,6 +20,7 @@ from federations import (
     VAL,
     Case,
     backbone_of,
+    beyond_a_cover,
     case_of,
     changed_unseen,
     made_of,
@@ -323,23 +326,25 @@ def divided(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     @cache
     def by(scheme: str) -> Case:
         graph = random_graph(60, 7, 3, 150, seed=3, sparse=True)
-        parts = parts_by(scheme, graph)
+        parts = parts_by(scheme, graph, tmp_path_factory.mktemp("file"))
         role = np.random.default_rng(4).choice([TRAIN, TRAIN, VAL, TEST], graph.num_nodes)
         return case_of(graph, parts, role, tmp_path_factory.mktemp(scheme))
 
     return by
 
 
-def parts_by(scheme: str, graph: Graph) -> list[np.ndarray]:
+def parts_by(scheme: str, graph: Graph, folder: Path) -> list[np.ndarray]:
     graph = replace(graph, clients=np.arange(graph.num_nodes) % 4)
-    return assign_clients(graph, "tiny", scheme, 1 if scheme == "whole" else 4, {}, seed=0).parts
+    (folder / "parts.json").write_text(json.dumps({"clients": [{"nodes": [*range(n, 60, 4)]} for n in range(4)]}))
+    own = {"path": str(folder / "parts.json")} if scheme == "file" else {}
+    return assign_clients(graph, "tiny", scheme, 1 if scheme == "whole" else 4, own, seed=0).parts
 
 
 @pytest.mark.parametrize("scheme", registry.names("scheme"))
-def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str) -> None:
+def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str, tmp_path: Path) -> None:
     graph, same = (random_graph(60, 7, 3, 150, seed=3, sparse=True) for _ in range(2))
-    parts = parts_by(scheme, graph)
-    assert all(np.array_equal(one, other) for one, other in zip(parts, parts_by(scheme, graph), strict=True))
+    parts, again = (parts_by(scheme, graph, tmp_path) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
     assert np.array_equal(graph.edges, same.edges)
     assert np.array_equal(graph.labels, same.labels)
     assert (graph.features != same.features).nnz == 0
@@ -378,6 +383,32 @@ def test_sampler_gives_rows_of_the_targets_client_from_its_stream_alone(name: st
     assert all(np.array_equal(one, other) for one, other in zip(draw([0, 1, 2, 3]), together, strict=True))
     now = (adjacency.data, adjacency.indices, adjacency.indptr)
     assert all(np.array_equal(one, other) for one, other in zip(now, before, strict=True))
+
+
+@pytest.fixture(scope="module")
+def beyond(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """Federations in which not every node has exactly one client (see `beyond_a_cover`)."""
+    return {kind: beyond_a_cover(kind, tmp_path_factory.mktemp(kind)) for kind in BEYOND_A_COVER}
+
+
+@pytest.mark.parametrize(
+    ("method", "backbone"),
+    sorted(
+        {(method, default_partner(BACKBONES_OF, method, "gcn")) for method in BACKBONES_OF}
+        | {("fedavg", backbone) for backbone in BACKBONES_OF["fedavg"]}
+    ),
+)
+@pytest.mark.parametrize("kind", BEYOND_A_COVER)
+def test_clients_may_share_nodes_hold_copies_and_leave_nodes_out(
+    kind: str, method: str, backbone: str, beyond: dict[str, Case]
+) -> None:
+    choice = Choice(method, backbone, backbone_own=needed(method, backbone))
+    pair = Pair(choice, beyond[kind], beyond[kind])
+    if pair.central:
+        pytest.skip("has the whole graph, whatever the partition")
+    assert (pair.federation.copy is not None) == (kind == "copies")
+    assert_sound(pair.run(), pair.federation)
+    assert_close(pair.run(chunk=1), pair.run(), 1e-4)
 
 
 @pytest.mark.parametrize("method", registry.names("method"))

@@ -415,7 +415,9 @@ def test_bytes_are_counted_for_the_clients_that_train(five: Case) -> None:
     assert history["bytes_up"].tolist() == (each * trained.cumsum()).tolist()
 
 
-def recorded(scores: list[list[int]], mean: str = "pooled") -> tuple[Recorder, Federation]:
+def recorded(
+    scores: list[list[int]], mean: str = "pooled", nodes: np.ndarray | None = None
+) -> tuple[Recorder, Federation]:
     """A recorder fed with rounds in which each of two clients has so many of its validation nodes right."""
     federation = Federation(
         ptr=np.array([0, 4, 6]),
@@ -424,6 +426,7 @@ def recorded(scores: list[list[int]], mean: str = "pooled") -> tuple[Recorder, F
         classes=2,
         adjacency=sp.csr_matrix((6, 6), dtype=np.float32),
         x=np.ones((6, 1), dtype=np.float32),
+        nodes=nodes,
     )
     recorder, losses = Recorder(federation, TASK, mean), np.zeros(2, dtype=np.float32)
     recorder.begin("train")
@@ -445,6 +448,20 @@ def test_the_mean_that_selects_is_the_protocols() -> None:
     scores = [[3, 0], [0, 2], [3, 0]]  # pooled 3/6 and 2/6, macro 3/8 and 1/2
     assert recorded(scores, "pooled")[0].finished().rounds["val"] == 0
     assert recorded(scores, "macro")[0].finished().rounds["val"] == 1
+    assert recorded(scores, "nodes", np.arange(6))[0].finished().rounds["val"] == 0
+
+
+def test_a_node_that_clients_share_selects_once() -> None:
+    """The nodes 0 and 1 are at both clients; right at one of them, such a node is half right."""
+    shared = np.array([0, 1, 2, 3, 0, 1])
+    scores = [[2, 1], [4, 0], [3, 1]]  # of 4 nodes 1.5, 3 and 2.5; pooled 3, 4 and 4 of 6
+    recorder = recorded(scores, "nodes", shared)[0]
+    predicted = np.array([1, 1, 1, 0, 1, 0], dtype=np.int32)
+    correct, score = recorder.score(predicted, VAL)
+    assert (correct.tolist(), score) == ([3, 1], 2.5 / 4)
+    assert recorder.finished().rounds["val"] == 1
+    assert recorded([[3, 1], [4, 0]], "pooled", shared)[0].finished().rounds["val"] == 0
+    assert recorded([[3, 1], [4, 0]], "nodes", shared)[0].finished().rounds["val"] == 1
 
 
 def test_history_counts_what_predictions_say(five: Case) -> None:

@@ -93,7 +93,7 @@ UNEVEN = {
         {"name": "scaffold", "label": "scaffold equal", "weights": "equal"},
     ],
 }
-NOTHING_DRAWN = ("native",)  # takes the clients that a dataset comes with, and so has no numbers of its own
+NOTHING_DRAWN = ("native", "file")  # take the clients of a dataset or of a file, and so have no numbers of their own
 CHOICE = [f"{method['label']}-gcn dirichlet" for method in UNEVEN["methods"]]
 SCHEMES = {
     **STUDY,

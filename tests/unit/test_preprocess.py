@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from federations import TEST, TRAIN, VAL, case_of
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from fglbench import registry
-from fglbench.datasets.base import save_graph
+from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.errors import DataError
 from fglbench.federation.propagation import normalised, pays, propagated_features
 from fglbench.requests import Propagation
@@ -136,3 +137,19 @@ def test_a_federation_file_follows_its_split(tiny_graph, tmp_path):
     np.testing.assert_array_equal(
         read_npz(target)["role"], read_npz(tmp_path / "split" / "seed0" / "split.npz")["role"]
     )
+
+
+def test_copies_reach_the_federation_and_keep_no_edge_among_them(tmp_path):
+    """A path of four; client 0 owns 0 and holds copies of 1 and 2, which client 1 owns, of whom 1 is a test node."""
+    edges, cleaning = canonical_edges(np.array([[0, 1, 2], [1, 2, 3]]), 4)
+    graph = Graph(edges, np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1]), 2, cleaning=cleaning)
+    parts, copy = [np.array([0, 1, 2]), np.array([1, 2, 3])], np.array([False, True, True, False, False, False])
+    case = case_of(graph, parts, np.array([TRAIN, TEST, VAL, TRAIN]), tmp_path, copy)
+    made = case.federation("gcn", inductive=True)
+    whole = made.scored
+    assert whole.copy.tolist() == copy.tolist()
+    adjacency = (whole.operator != 0).toarray()
+    np.fill_diagonal(adjacency, False)
+    assert np.argwhere(np.triu(adjacency)).tolist() == [[0, 1], [3, 4], [4, 5]]  # not 1-2, both of them copies
+    assert made.nodes.tolist() == [0, 3]  # without the validation and test nodes
+    assert made.copy.tolist() == [False, False]

@@ -23,7 +23,7 @@ from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.propagation_batch import DrawNeighbours, PropagationBatch, propagation_batch
+from fglbench.federation.propagation_batch import DrawNeighbours, propagation_batch
 from fglbench.requests import Propagation
 from fglbench.samplers.base import Sampler
 
@@ -97,7 +97,7 @@ class Backbone(ABC):
         return {}
 
     @abstractmethod
-    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+    def forward(self, parameters: Parameters, batch: Any, dropout: Dropout) -> Output:
         """Logits of the batch's output rows under stacked parameters and buffers [S, ...]."""
 
     def batch(
@@ -108,8 +108,8 @@ class Backbone(ABC):
         *,
         draw_neighbours: DrawNeighbours | None = None,
         device: torch.device | str = "cpu",
-    ) -> PropagationBatch:
-        """What a forward pass over some clients computes on; see `propagation_batch`."""
+    ) -> Batch:
+        """What a forward pass over some clients computes on: of propagation, unless a backbone makes its own."""
         return propagation_batch(
             federation,
             self.propagation,

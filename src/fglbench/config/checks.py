@@ -10,6 +10,7 @@ from fglbench import registry
 from fglbench.config.changes import change_problems, seed_problems, settings_problems
 from fglbench.config.entries import chosen, component_settings, labels
 from fglbench.config.merge import grids_of, merged_protocol
+from fglbench.config.partition_files import may_hold_out, partition_file_problems
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
@@ -50,6 +51,7 @@ def study_problems(study: Study) -> list[str]:
     found += change_problems(study)
     found += _client_problems(study)
     found += _native_problems(study)
+    found += partition_file_problems(study)
     found += _protocol_problems(study)
     for key, shown in (("tables", study.tables), ("figures", study.figures)):
         names = [item.name for item in shown]
@@ -168,7 +170,8 @@ def _protocol_problems(study: Study) -> list[str]:
             found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
         if protocol.features == "row" and spec.has_negative_features:
             found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")
-        if protocol.global_test == "held_out" and protocol.split.held_out is None:
+        by_scheme = all(map(may_hold_out, study.partitions))
+        if protocol.global_test == "held_out" and protocol.split.held_out is None and not by_scheme:
             found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
     return list(dict.fromkeys(found))
 

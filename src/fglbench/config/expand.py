@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from fglbench import registry
 from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, sampler_entry, seed_list
 from fglbench.config.identity import (
     ENGINE_VERSION,
+    OVERLAPPING_SPLIT_VERSION,
     PREPROCESS_VERSION,
     SPLIT_VERSION,
     Cell,
@@ -18,6 +20,7 @@ from fglbench.config.identity import (
     slug,
 )
 from fglbench.config.merge import Combination, grids_of, merged_entries, merged_protocol, merged_training
+from fglbench.config.partition_files import FILE, content_of
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
@@ -162,17 +165,29 @@ def dataset_part(entry: Entry) -> Part:
 
 
 def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol) -> Part:
-    """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split."""
+    """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split.
+
+    Of the scheme `file` it covers what the file holds, not where it lies.
+
+    Raises:
+        PartitionError: the file of the scheme `file` cannot be read.
+    """
+    declared = registry.declaration("scheme", entry.name)
+    overlaps = declared.constants.get("OVERLAPS", False)
+    settings, file = component_settings("scheme", entry).model_dump(exclude_none=True), None
+    if entry.name == FILE:
+        path = settings.pop("path")
+        settings["sha256"], file = content_of(path), str(Path(path).absolute())
     spec = {
         "dataset": dataset.spec,
         "scheme": entry.name,
-        "version": registry.declaration("scheme", entry.name).version,
-        "settings": component_settings("scheme", entry).model_dump(exclude_none=True),
+        "version": declared.version,
+        "settings": settings,
         "clients": clients,
         "split": protocol.split.spec(),
-        "split_version": SPLIT_VERSION,
+        "split_version": OVERLAPPING_SPLIT_VERSION if overlaps else SPLIT_VERSION,
     }
-    return Part(slug(f"{entry.name}-k{clients}", spec), spec)
+    return Part(slug(f"{entry.name}-k{clients}", spec), spec, file)
 
 
 def _backbone_settings(entry: Entry, training: Training) -> Any:

@@ -93,8 +93,10 @@ class Protocol(Section):
     reading: Literal["val", "last", "test"] = Field(
         "val", description="Round shown: best validation accuracy, last, or best on test (marked)."
     )
-    mean: Literal["pooled", "macro"] = Field(
-        "pooled", description="Mean over clients, for selection and tables: weighted by nodes, or plain."
+    mean: Literal["pooled", "macro", "nodes"] = Field(
+        "pooled",
+        description="Mean over clients, for selection and tables: weighted by nodes, or plain. `nodes`: as `pooled`, "
+        "but a node that several clients hold counts once, its score the mean over them.",
     )
     global_test: Literal["whole", "held_out"] | None = Field(
         None,
@@ -138,7 +140,9 @@ class Table(Section):
     )
     where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
     reading: Literal["val", "last", "test"] | None = Field(None, description="Round shown; null: the protocol's.")
-    mean: Literal["pooled", "macro"] | None = Field(None, description="Mean over clients; null: the protocol's.")
+    mean: Literal["pooled", "macro", "nodes"] | None = Field(
+        None, description="Mean over clients; null: the protocol's."
+    )
     digits: int = Field(1, ge=0, le=6, description="Decimals printed.")
     percent: bool | None = Field(None, description="Print in percent; null: scores are.")
     better: Literal["higher", "lower"] | None = Field(None, description="Direction; null: by the metric.")

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from fglbench.evaluation.metrics import shares
 from fglbench.federation.propagation import Features, Propagated, normalised
 from fglbench.requests import Propagation
 
@@ -26,6 +27,7 @@ class Federation:
         x: X, [N, num_features] float32, dense, CSR or partly dense; or what reads it on first use.
         made: answers to requests that preprocessing or a method has made ahead.
         nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
+        copy: [N] bool: rows of nodes that another client owns; None where nodes have no owners.
         given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
             None: all.
         evaluated: under the inductive setting, in which this graph lacks the validation and test nodes, the same
@@ -40,6 +42,7 @@ class Federation:
     x: "Features | Callable[[], Features]"
     made: Mapping[Propagation, Propagated] = field(default_factory=dict)
     nodes: np.ndarray | None = None
+    copy: np.ndarray | None = None
     given: np.ndarray | None = None
     evaluated: "Federation | None" = None
 
@@ -66,6 +69,11 @@ class Federation:
     def client_of(self) -> np.ndarray:
         """[N] int64: the client of each row."""
         return np.repeat(np.arange(self.num_clients), np.diff(self.ptr))
+
+    @cached_property
+    def share(self) -> np.ndarray | None:
+        """[N] float64: 1 / the number of clients that hold a row's node; None where no node is shared."""
+        return None if self.nodes is None else shares(self.nodes)
 
     def count(self, role: int) -> np.ndarray:
         """[C] int64: nodes of that role per client."""

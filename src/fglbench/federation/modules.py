@@ -56,7 +56,8 @@ class ModuleBackbone(base.Backbone):
     def __init__(self, settings: Any, features: int, outputs: int):
         super().__init__(settings, features, outputs)
         self.hops = self.propagations = 0
-        self._module = self.model(features, outputs, settings)
+        with _seeded(0):
+            self._module = self.model(features, outputs, settings)
         children = [name for name, child in self._module.named_children() if list(child.parameters())]
         self._head = children[-1] if children else ""
         self.head = [name for name, _ in self._module.named_parameters() if name.startswith(f"{self._head}.")]
@@ -79,7 +80,7 @@ class ModuleBackbone(base.Backbone):
     def buffers(self) -> Parameters:
         return {name: own.detach().clone() for name, own in self._floating(self._module, recurse=True)}
 
-    def batch(  # type: ignore[override]
+    def batch(
         self,
         federation: Federation,
         clients: np.ndarray,
@@ -108,7 +109,7 @@ class ModuleBackbone(base.Backbone):
             graphs=graphs,
         )
 
-    def forward(self, parameters: Parameters, batch: ModuleBatch, dropout: Dropout) -> Output:  # type: ignore[override]
+    def forward(self, parameters: Parameters, batch: ModuleBatch, dropout: Dropout) -> Output:
         self._module.train(dropout.training)
         names = [name for name, _ in self._floating(self._module, recurse=True)]
         seeds = dropout.seeds()

@@ -58,7 +58,7 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
     return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
 
 
-def pays(features: Features, operator: sp.csr_matrix, rows: int, request: Propagation) -> bool:
+def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, request: Propagation) -> bool:
     """Whether features are propagated ahead rather than their product with the weights in every step.
 
     Dense ones always are, and sparse ones never where the backbone asks not to. Else training reads nearly every entry

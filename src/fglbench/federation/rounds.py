@@ -159,6 +159,8 @@ class Rounds:
             min(setup.at_once, phase.chunk_clients or setup.at_once),
             phase.local_step or gradients_of,
         )
+        self.mixing: Tensor | None = None
+        self.rebuilt: Federation | None = None
         self._left = np.zeros(setup.clients, dtype=bool)
         self._takes_part = self._objective.counts > 0
         if phase.clients is not None:
@@ -188,7 +190,7 @@ class Rounds:
             self._optimiser.reset()
         self.received, self.trained = self.current, stacked.clone(self.current)
         losses = self._local.run(self.number, active, self.trained, self.received, self._optimiser)
-        self.current, self.rebuilt, self.mixing = dict(self.trained), None, None
+        self.current, self.mixing, self.rebuilt = dict(self.trained), None, None
         if not np.all(losses.totals[active] <= (EXPLODED_LOSS if self.scored else np.inf)):  # false for nan as well
             return None
         if len(active):

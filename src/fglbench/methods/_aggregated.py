@@ -54,7 +54,7 @@ class Method(base.Method):
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         self.inner.modify_gradients(step, gradients)
 
-    def upload(self, round: base.ClientRound) -> base.Messages:
+    def upload(self, round: base.ClientRound) -> Mapping[str, Tensor]:
         return self.inner.upload(round)
 
     def client_update(self, round: base.ClientRound, current: Parameters) -> None:

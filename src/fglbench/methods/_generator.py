@@ -87,6 +87,10 @@ class Hidden:
             else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._batch.feature_ptr)
         )
 
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Representations are those of the nodes that stay."""
+        return x
+
     def nearest(self, vectors: Tensor) -> Tensor:
         """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
         chosen = np.zeros(len(self.owners), dtype=np.int64)
@@ -164,7 +168,7 @@ class Generator(Backbone):
         start["head"]["2.bias"] = start["head"]["2.bias"].view(self._shape)
         return {f"{part}.{name}": tensor for part, own in start.items() for name, tensor in own.items()}
 
-    def batch(  # type: ignore[override]
+    def batch(
         self,
         federation: Federation,
         clients: np.ndarray,
@@ -181,7 +185,7 @@ class Generator(Backbone):
             self._hidden[key] = Hidden(own, clients, *shares, self._seed, self.device)
         return self._hidden[key]
 
-    def forward(self, parameters: Parameters, batch: Hidden, dropout: Dropout) -> Guesses:  # type: ignore[override]
+    def forward(self, parameters: Parameters, batch: Hidden, dropout: Dropout) -> Guesses:
         z = self._encoder.forward(_part(parameters, "encoder"), batch.own, no_dropout).logits
         degrees = self.degrees(parameters, z, batch.target_ptr)
         vectors = self.vectors(parameters, z, batch.target_ptr, batch.owners, batch.slots, batch.clients)
@@ -291,7 +295,7 @@ class Recovery(Objective):
 def is_federated(settings: Any, federation: Federation, epoch: int) -> bool:
     """Whether clients exchange anything in an epoch of the generator."""
     several = np.count_nonzero(np.diff(federation.ptr)) > 1
-    return several and settings.cross_weight > 0 and epoch >= settings.epochs
+    return bool(several and settings.cross_weight > 0 and epoch >= settings.epochs)
 
 
 class Exchange(base.Method):
@@ -306,8 +310,9 @@ class Exchange(base.Method):
     def download(self, number: int, clients: np.ndarray) -> base.Messages:
         return {"gradients": self._as_large(number, clients)}
 
-    def upload(self, round: base.ClientRound) -> base.Messages:
-        return {"shown": self._as_large(round.number, round.clients)}
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
+        shown = self._as_large(round.number, round.clients)
+        return {"shown": torch.cat(shown)} if shown else {}
 
     def _as_large(self, number: int, clients: np.ndarray) -> list[Tensor]:
         """Tensors as large as what each client shows to every other one; without values, which stay where they are."""

@@ -24,7 +24,7 @@ from fglbench.federation.phases import Phase
 from fglbench.federation.schedule import Schedule
 
 Messages: TypeAlias = Mapping[str, Tensor | Sequence[Tensor]]
-"""What S clients send or receive beside the parameters, by name: [S, ...], or a tensor for each where sizes differ."""
+"""What S clients receive beside the parameters, by name: [S, ...], or a tensor for each where sizes differ."""
 
 SHARED = "shared"
 """The group that all parameters are in, unless a method says otherwise."""
@@ -98,7 +98,7 @@ class Round:
     parameters: Parameters
     received: Parameters
     schedule: Schedule
-    uploads: Messages
+    uploads: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ class Method:
     def modify_gradients(self, step: Step, gradients: Parameters) -> None:
         """Changes the clients' gradients [S, ...] in place, before the optimiser's step."""
 
-    def upload(self, round: ClientRound) -> Messages:
-        """What every client that trained sends beside its parameters; counted in bytes."""
+    def upload(self, round: ClientRound) -> Mapping[str, Tensor]:
+        """What the clients that trained send beside their parameters, all in one tensor a name; counted in bytes."""
         return {}
 
     def client_update(self, round: ClientRound, current: Parameters) -> None:

@@ -34,10 +34,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from fglbench.federation.batch import Batch
 from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
-from fglbench.federation.propagation_batch import PropagationBatch
 from fglbench.methods import _aggregated, base
 from fglbench.settings import AggregatedSettings, Field
 
@@ -64,7 +64,7 @@ class Method(_aggregated.Method):
         self._graphs = self.federation  # with the last pseudo-graph
         self._labels = np.full(size, -1)  # pseudo-labels of each client's last training, -1 where there is none
         self._edges = sp.csr_matrix((size, size), dtype=np.float32)
-        self._batches: dict[tuple[int, ...], PropagationBatch] = {}  # of the pseudo-labelled nodes, by clients
+        self._batches: dict[tuple[int, ...], Batch] = {}  # of the pseudo-labelled nodes, by clients
 
     def not_applicable(self) -> str | None:
         if self._joins() and self.backbone.neighbours:
@@ -104,7 +104,7 @@ class Method(_aggregated.Method):
         own: Tensor = self.settings.label_weight * (batch.client_mean @ each).squeeze(1)
         return own if inner is None else inner + own
 
-    def upload(self, round: base.ClientRound) -> base.Messages:
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """`predictions` for pseudo-labels and `embeddings` for edges, of the clients' nodes by rows, and the rest."""
         sent = dict(super().upload(round))
         if not self.settings.label_weight and not self._joins():

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
+from fglbench.federation.batch import Batch
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take, where
-from fglbench.federation.propagation_batch import PropagationBatch
 from fglbench.methods import base, fedavg
 from fglbench.settings import ComponentSettings, Field
 
@@ -38,7 +38,7 @@ class Method(fedavg.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._previous: Parameters = {}  # after each client's last training, [C, ...]
-        self._fixed: tuple[int, PropagationBatch, Tensor, Tensor] | None = None  # round, batch, z_glob, z_prev
+        self._fixed: tuple[int, Batch, Tensor, Tensor] | None = None  # round, batch, z_glob, z_prev
 
     def loss(self, step: base.Step) -> Tensor | None:
         if self.settings.mu == 0 or not self._previous:

@@ -11,7 +11,8 @@ Defaults:
     weights nodes: differs; the paper has plain means over the clients of a round (eq. 5). As FedAvg weighs.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -47,8 +48,8 @@ class Method(base.Method):
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         self._mean.add(step, gradients, self.shared(gradients))
         if self._turn is None or self._turn[0] is not step.downloads:
-            rows = rows_of(step.clients)
-            self._turn = step.downloads, {name: c - self._own[name][rows] for name, c in step.downloads.items()}
+            rows, common = rows_of(step.clients), cast(Mapping[str, Tensor], step.downloads)
+            self._turn = step.downloads, {name: c - self._own[name][rows] for name, c in common.items()}
         for name, turn in self._turn[1].items():
             gradients[name] += turn
 

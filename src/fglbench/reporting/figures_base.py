@@ -19,7 +19,7 @@ from fglbench.evaluation.statistics import Summary
 from fglbench.reporting.figures_fit import LINE, width, wrapped
 from fglbench.reporting.palette import Style, styles
 from fglbench.reporting.quantities import quantity
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select, titled
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, of_mean, select, titled
 
 LOOK: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -122,8 +122,8 @@ def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
         (chosen["metric"] == metric)
         & (chosen["split"] == spec.get("split", "test"))
         & (chosen["reading"] == spec.get("reading", "val"))
-        & (chosen["mean"] == spec.get("mean", "pooled"))
-    ].dropna(subset=["value"])
+    ]
+    kept = kept[of_mean(kept, spec.get("mean", "pooled"))].dropna(subset=["value"])
     scale = quantity(metric).scale
     return for_every_seed(kept, chosen).assign(value=lambda rows: rows["value"] * scale)
 

@@ -111,6 +111,15 @@ def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> 
     return chosen
 
 
+def of_mean(rows: pd.DataFrame, mean: str) -> "pd.Series[bool]":
+    """Which rows, of one metric, split and reading, are of a client mean; `nodes` is stored only where clients share
+    nodes, and is `pooled` elsewhere."""
+    kept = rows["mean"] == mean
+    if mean != "nodes":
+        return kept
+    return kept | ((rows["mean"] == "pooled") & ~rows["cell"].isin(rows.loc[kept, "cell"]))
+
+
 def complete_only(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `frame` whose placement (`FIELDS`) ended well for every seed: only complete cells are averaged."""
     outcomes = study.runs[[*FIELDS, "seed", "outcome"]].drop_duplicates()

@@ -21,6 +21,7 @@ from fglbench.config.identity import EVALUATE_VERSION, Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
 from fglbench.datasets import catalogue
+from fglbench.evaluation.metrics import value_of
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
@@ -166,8 +167,9 @@ def _run_rows(
         for split in (name for name in splits if name != "round"):
             for metric, means in splits[split].items():
                 counts = {"evaluated": means["evaluated"], "of": means["of"]}
-                for mean in ("pooled", "macro"):
-                    value = np.nan if means[mean] is None else means[mean]
+                for mean in ("pooled", "macro", *(["nodes"] if "node_mean" in means else [])):
+                    found = value_of(means, mean)
+                    value = np.nan if found is None else found
                     at = {"split": split, "reading": reading, "mean": mean}
                     yield {**common, **at, **counts, "metric": metric, "value": value}
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from fglbench.checksums import check_file, check_graph, check_listed
 from fglbench.datasets.base import Graph, features_from, load_graph
-from fglbench.errors import DataError, StorageError
+from fglbench.errors import DataError, PartitionError, StorageError
 from fglbench.federation.propagation import Propagated, normalised, pays, propagated_features
 from fglbench.partition.split import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges
@@ -144,13 +144,14 @@ def training_split(split: Split) -> Split:
     """
     kept = ~np.isin(split.role, (VAL, TEST))
     ptr = np.concatenate([[0], np.cumsum(kept)])[split.ptr]
-    return Split(split.nodes[kept], ptr, split.role[kept])
+    copy = None if split.copy is None else split.copy[kept]
+    return Split(split.nodes[kept], ptr, split.role[kept], copy=copy)
 
 
 def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of one federation: clients, labels, roles, edges, operator, and features that are propagated."""
     request = Propagation.from_spec(spec)
-    adjacency = induced_edges(graph, split.nodes, split.ptr)
+    adjacency = induced_edges(graph, split.nodes, split.ptr, split.copy)
     operator = normalised(adjacency, request.r, request.self_loops)
     arrays = {
         "nodes": split.nodes,
@@ -165,6 +166,8 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
     }
     if len(split.held_out):
         arrays["held_out"] = split.held_out
+    if split.copy is not None:
+        arrays["copy"] = split.copy
     rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
     if request.hops and spec.get("propagate", True) and pays(graph.features, operator, rows, request):
         x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
@@ -200,6 +203,9 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         graph_folder, prepared_folder, spec: as in `load_federation`.
         kind: "whole": the whole graph, no edge cut, tested on what is a test node of some client; "held_out": the graph
             of the nodes held out from all clients, tested on all of them that have a label.
+
+    Raises:
+        PartitionError: "held_out", and the partition holds no nodes out.
     """
     graph = load_graph(graph_folder)
     stored = _read(prepared_folder)
@@ -207,6 +213,11 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         nodes = np.arange(graph.num_nodes)
         role = np.zeros(graph.num_nodes, dtype=np.int8)
         role[stored["nodes"]] = stored["role"]
+    elif "held_out" not in stored:
+        raise PartitionError(
+            "protocol.global_test: 'held_out' needs nodes that no client gets, and this partition has none. Set "
+            "protocol.split.held_out, take a scheme that names held-out nodes, or 'whole'."
+        )
     else:
         nodes = stored["held_out"]
         role = np.where(graph.labels[nodes] >= 0, TEST, NONE).astype(np.int8)
@@ -246,6 +257,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         x=features if x is None else x,
         made={request: made},
         nodes=arrays["nodes"],
+        copy=arrays.get("copy"),
     )
 
 

@@ -32,11 +32,13 @@ class Targets:
         truth: [T] true values, aligned with a reading's predictions.
         ptr: [C + 1]; targets ptr[c]:ptr[c + 1] belong to client c.
         role: [T] int8: 0 none, 1 train, 2 validation, 3 test.
+        share: [T] float64 1 / the number of clients that have a target; None where no two have the same.
     """
 
     truth: np.ndarray
     ptr: np.ndarray
     role: np.ndarray
+    share: np.ndarray | None = None
 
 
 class Objective(ABC):
@@ -83,7 +85,7 @@ class Task(ABC):
 
     @abstractmethod
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """What the history keeps of a round's predictions for "val" or "test", by name: [C] each."""
+        """What the history keeps of a round's predictions for "val" or "test", by name: [C] each, or one number."""
 
     @abstractmethod
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
@@ -93,7 +95,7 @@ class Task(ABC):
             kept: by name, as `round_scores` gives it.
             role: "val" or "test".
             sizes: [C] targets of that role.
-            mean: over clients, "pooled" or "macro". nan where no client has such targets.
+            mean: over clients, "pooled", "macro" or "nodes". nan where no client has such targets.
         """
 
     @abstractmethod
@@ -106,6 +108,6 @@ class Task(ABC):
 
     @abstractmethod
     def scores(
-        self, predicted: np.ndarray, logits: np.ndarray | None, truth: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+        self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
         """All scores of the targets that are `tested` [T] bool, by metric, as `evaluation.metrics.means` has them."""

@@ -1,7 +1,8 @@
 """Feature reconstruction: a model gives back the features of every node, as autoencoders do.
 
-Local loss: the mean squared error over a client's training nodes. Score of a node: R2 = 1 - ||x - x'||^2 / ||x||^2, which
-is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has none.
+Local loss: the mean squared error over a client's training nodes. Score of a node: R2 = 1 - ||x - x'||^2 / ||x||^2,
+which is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has
+none.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -77,8 +78,9 @@ class Task(base.Task):
         return Targets(labels[split["nodes"]], split["ptr"], split["role"])
 
     def scores(
-        self, predicted: np.ndarray, logits: np.ndarray | None, truth: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+        self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
+        ptr = targets.ptr
         scored = tested & np.isfinite(predicted)
         of_client = zip(np.split(predicted, ptr[1:-1]), np.split(scored, ptr[1:-1]), strict=True)
         each = [float(own[chosen].mean()) if chosen.any() else None for own, chosen in of_client]

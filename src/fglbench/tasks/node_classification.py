@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fglbench.evaluation.metrics import scores
+from fglbench.evaluation.metrics import scores, shares
 from fglbench.evaluation.ranking import ranking_scores
 from fglbench.settings import ComponentSettings
 from fglbench.tasks import base
@@ -60,28 +60,36 @@ class Task(base.Task):
         return output.logits.argmax(1).int()
 
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """`<role>_correct` [C] int64: nodes whose class is right."""
-        right = (federation.role == _ROLES[role]) & (predictions == federation.labels)
-        return {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
+        """`<role>_correct` [C] int64: nodes whose class is right; where clients share nodes `<role>_node_mean`, the
+        accuracy in which every node counts once."""
+        asked, share = federation.role == _ROLES[role], federation.share
+        right = asked & (predictions == federation.labels)
+        kept = {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
+        if share is not None:
+            kept[f"{role}_node_mean"] = share[right].sum() / share[asked].sum() if asked.any() else np.array(np.nan)
+        return kept
 
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
         """Accuracy."""
         correct, present = kept[f"{role}_correct"], sizes > 0
         if not present.any():
             return np.full(correct.shape[:-1], np.nan)
-        if mean == "pooled":
-            return correct.sum(-1) / sizes.sum()
-        return (correct[..., present] / sizes[present]).mean(-1)
+        if mean == "macro":
+            return (correct[..., present] / sizes[present]).mean(-1)
+        if mean == "nodes" and f"{role}_node_mean" in kept:
+            return kept[f"{role}_node_mean"]
+        return correct.sum(-1) / sizes.sum()
 
     def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
         return np.where(sizes > 0, kept[f"{role}_correct"] / np.maximum(sizes, 1), np.nan)
 
     def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
-        return Targets(labels[split["nodes"]], split["ptr"], split["role"])
+        return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
 
     def scores(
-        self, predicted: np.ndarray, logits: np.ndarray | None, truth: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+        self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
         """Accuracy and F1; of stored logits the ranking metrics too."""
-        ranked = {} if logits is None else ranking_scores(logits, truth, ptr, tested)
-        return scores(predicted, truth, ptr, tested) | ranked
+        known = targets.truth, targets.ptr, tested, targets.share
+        ranked = {} if logits is None else ranking_scores(logits, *known)
+        return scores(predicted, *known) | ranked
