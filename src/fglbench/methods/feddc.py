@@ -73,7 +73,8 @@ class Method(fedavg.Method):
         """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
         if not self._literal:
             return self._mean.take(round.clients)
-        rows, names = rows_of(round.clients), self.shared(round.parameters)
+        rows, buffers = rows_of(round.clients), self.backbone.buffers()
+        names = [name for name in self.shared(round.parameters) if name not in buffers]
         updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in names}
         lengths = self._lengths(round)
         return {name: update / by_client(lengths, update) for name, update in updates.items()}
