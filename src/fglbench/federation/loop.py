@@ -15,8 +15,9 @@ from fglbench.errors import ComponentError
 from fglbench.federation.federation import Federation
 from fglbench.federation.local import Trained
 from fglbench.federation.record import Recorder, Result
-from fglbench.federation.rounds import Rounds, Setup, State
+from fglbench.federation.rounds import Rounds
 from fglbench.federation.schedule import Schedule
+from fglbench.federation.state import Setup, State
 from fglbench.methods.base import Method
 from fglbench.tasks.base import Task
 
