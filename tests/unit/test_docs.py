@@ -4,7 +4,7 @@ names the files of every dataset."""
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -158,3 +158,64 @@ def test_the_page_of_samplers_says_of_every_value_when_it_draws() -> None:
     page = PAGE.with_name("adding-a-sampler.md").read_text(encoding="utf-8")
     values = get_args(SamplerSettings.model_fields["redraw"].annotation)
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(values)
+
+
+def on_blocks(tmp_path: Path, kind: str, name: str, page: str, **values: Any) -> dict[str, Any]:
+    """A cell of a small block model with the component of a page, which is written where the page says."""
+    (tmp_path / "mine" / kind).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "mine" / kind / f"{name}.py").write_text(blocks(page, "python"), encoding="utf-8")
+    small = {
+        "datasets": [{"name": "sbm", "nodes": 200, "classes": 3, "features": 8, "signal": 2.0}],
+        "partitions": ["random"],
+        "clients": [3],
+        "seeds": [0],
+        "training": {"rounds": 15, "local_epochs": 2},
+        "components": [str(tmp_path / "mine")],
+        "device": "cpu",
+    }
+    done = run_cell({**small, **values}, tmp_path / "results")
+    assert done["outcome"] == "ok", done["reason"]
+    return done
+
+
+def test_the_module_of_the_page_runs_under_the_methods_that_it_names(tmp_path: Path, own_components: None) -> None:
+    shown = yaml.safe_load(blocks("adding-a-backbone.md", "yaml"))
+    for method in shown["methods"]:
+        values = {"backbones": shown["backbones"][1:], "methods": [method]}
+        done = on_blocks(tmp_path, "backbones", "gatv2", "adding-a-backbone.md", **values)
+        assert done["test_accuracy_pooled"] > 0.6  # a third by chance
+
+
+def test_the_page_of_backbones_names_what_a_backbone_says() -> None:
+    from fglbench.backbones.base import Backbone
+
+    page = PAGE.with_name("adding-a-backbone.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    named = {name.split("(")[0] for row in rows for name in re.findall(r"`([\w.]+)", row)} - {"Settings.propagation"}
+    assert named <= {*vars(Backbone), *Backbone.__annotations__}
+
+
+def test_the_task_of_the_page_learns_degrees_and_is_shown_by_its_own_score(
+    tmp_path: Path, own_components: None
+) -> None:
+    shown = yaml.safe_load(blocks("adding-a-task.md", "yaml"))
+    page = "adding-a-task.md"
+    found = []
+    for method in (*shown["methods"], "local"):
+        values = {"protocol": shown["protocol"], "backbones": ["sage"], "methods": [method]}
+        done = on_blocks(tmp_path, "tasks", "degree", page, **values)
+        history = read_npz(Path(done["folder"]) / "history.npz")
+        assert history["train_loss"][-1].mean() < history["train_loss"][0].mean()
+        assert (done["metric"], done["selected_round"]) == ("closeness", history["val_closeness"].sum(1).argmax())
+        found.append(done["test_closeness_pooled"])
+    assert all(0.3 < score < 1 for score in found)
+    assert len(set(found)) == 3
+
+
+def test_the_page_of_tasks_names_the_whole_contract() -> None:
+    from fglbench.tasks.base import Task
+
+    page = PAGE.with_name("adding-a-task.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)", row)} - {"METRICS"}
+    assert named == {name for name, own in vars(Task).items() if callable(own) and not name.startswith("_")}
