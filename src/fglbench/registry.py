@@ -31,6 +31,13 @@ _OWN_PAGE = {"task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the other
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
+_RENAMED = {
+    "correct": "modify_gradients",
+    "mixing": "aggregate, which gives weights by group of parameters",
+    "shared": "groups",
+    "after": "server_update, or client_update for what happens at the clients",
+}
+"""Hooks of methods of older versions, which would not be called any more."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,8 @@ def declaration(kind: str, name: str) -> Declaration:
                 constants[target.id] = namespace[target.id] = ast.literal_eval(node.value)
             except ValueError:
                 continue
+    if old := next((name for name in _RENAMED if name in hooks), None):
+        raise ComponentError(f"{path}: the hook '{old}' is called {_RENAMED[old]} now; see docs/adding-a-method.md.")
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
     page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
     base = SamplerSettings if kind == "sampler" else ComponentSettings
