@@ -75,6 +75,7 @@ class Rounds:
         )
         self.mixing: Tensor | None = None
         self.rebuilt: Federation | None = None
+        self._sent: Parameters = {}  # what the server knows of each client where uploads are protected
         self._left = np.zeros(setup.clients, dtype=bool)
         self._takes_part = self._objective.counts > 0
         if phase.clients is not None:
@@ -147,7 +148,10 @@ class Rounds:
         received = {name: round.received[name] for name in self._shared}
         mixed = dict(sent)
         if self._state.noise is not None:
-            sent = self._state.noise.protect(sent, received, round.clients)
+            if self._left.any():  # the server knows of them what they uploaded last
+                left = torch.from_numpy(self._left).to(self._setup.device)
+                sent = stacked.where(left, self._sent or sent, sent)
+            sent = self._sent = self._state.noise.protect(sent, received, round.clients)
         at_server = Round(round.number, round.clients, round.weights, sent, received, round.schedule, uploads)
         for group, weights in self._method.aggregate(at_server).items():
             mixed |= stacked.mix(sent, self._groups[group], weights)
