@@ -1,5 +1,6 @@
 """Local differential privacy of uploads: the server aggregates what was uploaded, and noise is each client's own."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -9,12 +10,14 @@ from federations import Case
 from oracle import average
 from peers import SEED, adams, assert_weights, classes, peers_of, start_of, train
 from scipy.stats import kstest, laplace
+from test_joints_leaving import After
 from test_laws import make_five, run
 
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.phases import Phase
 from fglbench.federation.privacy import Noise
 from fglbench.federation.rounds import draw_clients
-from fglbench.federation.schedule import LocalPrivacy
+from fglbench.federation.schedule import LocalPrivacy, Schedule
 from fglbench.methods import base, fedavg, fedper
 
 CLIP, HARDLY_ANY = 0.01, 1e-9
@@ -77,6 +80,25 @@ def test_the_server_sees_the_noisy_uploads_and_of_others_what_they_hold(five: Ca
         for name, sent in round.parameters.items():
             assert torch.equal(sent[away], round.received[name][away])
             assert (sent[round.clients] != trained[name][round.clients]).float().mean() > 0.99
+
+
+def test_clients_that_left_count_with_what_they_uploaded(five: Case) -> None:
+    """Not with what they hold, which is without noise."""
+
+    class Leaves(Looks):
+        def phases(self, schedule: Schedule) -> Sequence[Phase]:
+            return [Phase("train", schedule.rounds, stop_rule=After({0: 0, 2: 1}), leavers_count=True)]
+
+    Looks.seen.clear()
+    run(five.federation("mlp"), Leaves, "mlp", rounds=4, ldp=LocalPrivacy(clip=CLIP, noise=0.1))
+    rounds = [round for round, _ in Looks.seen]
+    assert [round.clients.tolist() for round in rounds] == [[0, 1, 2, 4], [1, 2, 4], [1, 4], [1, 4]]
+    for client, last in ((0, 0), (2, 1)):
+        for round, trained in Looks.seen[last + 1 :]:
+            for name, uploaded in rounds[last].parameters.items():
+                assert torch.equal(round.parameters[name][client], uploaded[client])
+                assert not torch.equal(trained[name][client], uploaded[client])
+            assert round.weights[client] > 0
 
 
 def test_noise_depends_on_the_seed_and_the_client_alone(five: Case) -> None:
