@@ -34,7 +34,7 @@ class Noise:
             uploaded = own.clone()
             for client in clients:
                 update = (own[client] - received[name][client]).clamp(-clip, clip)
-                uniform = torch.rand(update.shape, generator=self._streams[client], device=own.device) - 0.5
+                uniform = torch.empty_like(update).uniform_(generator=self._streams[client]) - 0.5
                 laplace = -scale * uniform.sign() * torch.log1p(-2 * uniform.abs().clamp(max=0.5 - 1e-7))
                 uploaded[client] = received[name][client] + update + laplace
             protected[name] = uploaded
