@@ -49,6 +49,7 @@ from fglbench.federation.record import Result
 from fglbench.partition.base import assign_clients
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
+from fglbench.tasks import DEFAULT_TASK, metrics_of, task_of
 
 COMPONENTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 ROUNDS = 3
@@ -359,6 +360,51 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)
+
+
+@pytest.mark.parametrize("task", sorted(set(registry.names("task")) - {DEFAULT_TASK}))
+@pytest.mark.parametrize(
+    ("method", "backbone"),
+    sorted(
+        {(method, default_partner(BACKBONES_OF, method, "gcn")) for method in BACKBONES_OF}
+        | {("fedavg", backbone) for backbone in BACKBONES_OF["fedavg"]}
+    ),
+)
+def test_task_trains_under_every_method_that_asks_for_no_classes(
+    task: str, method: str, backbone: str, case: Case, whole: Case
+) -> None:
+    central = registry.declaration("method", method).constants.get("CENTRALISED", False)
+    federation = (whole if central else case).federation(backbone)
+    made = task_of({"task": {"name": task, "settings": {}}})
+    own = needed(method, backbone)
+    settings = registry.declaration("backbone", backbone).settings(**own)
+    model = registry.module("backbone", backbone).Backbone(settings, federation.num_features, made.outputs(federation))
+
+    def run(chunk: int | None = None) -> Result:
+        federated = method_of(federation, model, method, **EAGER.get(method, {}))
+        if federated.needs_classes and not made.predicts_classes:
+            pytest.skip("reads predictions as classes")
+        return train(federation, model, federated, made, schedule_of(), 0, chunk_clients=chunk)
+
+    found = run()
+    assert found.state == "ok"
+    trains = made.objective(federation).counts > 0
+    assert np.isnan(found.history["train_loss"][:, ~trains]).all()
+    assert (found.history["train_loss"][-1, trains] < found.history["train_loss"][0, trains]).all()
+    for reading, predicted in found.predictions.items():
+        assert len(predicted) == len(federation.labels), reading
+    apart = run(1)
+    for name, tensor in found.parameters["last"].items():
+        torch.testing.assert_close(tensor, apart.parameters["last"][name], rtol=0, atol=1e-4)
+    targets = made.targets(
+        {"nodes": federation.nodes, "ptr": federation.ptr, "role": federation.role}, case.graph.labels
+    )
+    scores = made.scores(found.predictions["last"], None, targets, targets.role == TEST)
+    metric = next(iter(metrics_of(task)))
+    kept = made.round_scores(found.predictions["last"], federation, "test")
+    sizes = federation.count(TEST)
+    for mean in ("pooled", "macro"):
+        assert made.score(kept, "test", sizes, mean) == pytest.approx(scores[metric][mean], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", registry.names("sampler"))

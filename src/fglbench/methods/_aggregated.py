@@ -32,6 +32,7 @@ class Method(base.Method):
             inner_settings, backbone, federation
         )
         self.inner = inner
+        self.needs_classes = self.needs_classes or inner.needs_classes
 
     def not_applicable(self) -> str | None:
         return self.inner.not_applicable()

@@ -124,9 +124,11 @@ class Method:
         backbone: the local model.
         federation: the clients' graphs of training as they were split; never modified. What is not in them, the
             `evaluated` graphs of the inductive setting, is only for what the scores are made on.
+        needs_classes: whether it reads predictions as classes, so that it makes no sense for other tasks.
         added_rows: most rows that the method adds for each row, which counts where memory is limited.
     """
 
+    needs_classes: bool = False
     added_rows: int = 0
 
     def __init__(self, settings: Any, backbone: Backbone, federation: Federation):

@@ -55,6 +55,8 @@ class Settings(AggregatedSettings):
 
 
 class Method(_aggregated.Method):
+    needs_classes = True
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         size = len(self.federation.labels)

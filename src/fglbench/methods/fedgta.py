@@ -62,6 +62,8 @@ class Settings(ComponentSettings):
 
 
 class Method(base.Method):
+    needs_classes = True
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._ever = torch.zeros(self.federation.num_clients, dtype=torch.bool)

@@ -67,6 +67,8 @@ class Settings(AggregatedSettings):
 
 
 class Method(fedsage.Method):
+    needs_classes = True
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.added_rows = self.settings.neighbours

@@ -234,7 +234,10 @@ def _run(
     )
     method_settings = registry.declaration("method", spec["method"]).settings(**spec["settings"])
     method = registry.module("method", spec["method"]).Method(method_settings, backbone, federation)
-    if reason := task.not_applicable(federation) or method.not_applicable():
+    reason = task.not_applicable(federation) or method.not_applicable()
+    if method.needs_classes and not task.predicts_classes:
+        reason = f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
+    if reason:
         return None, {"state": "not_applicable", "round": None, "reason": reason}
     training = dict(spec["training"])
     if protection := training.pop("ldp", None):

@@ -62,7 +62,10 @@ class Task(ABC):
 
     Attributes:
         settings: the resolved settings.
+        predicts_classes: whether outputs are logits of classes, as some methods need.
     """
+
+    predicts_classes: bool = False
 
     def __init__(self, settings: Any):
         self.settings = settings

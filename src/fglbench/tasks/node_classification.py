@@ -49,6 +49,8 @@ class CrossEntropy(base.Objective):
 
 
 class Task(base.Task):
+    predicts_classes = True
+
     def outputs(self, federation: "Federation") -> int:
         return federation.classes
 
