@@ -69,7 +69,9 @@ def round_on(
     """A round after which the clients' models give these soft labels."""
     of_all = torch.zeros(federation.num_clients)
     of_all[list(clients)] = torch.tensor(weights, dtype=torch.float32)
-    return base.ClientRound(0, np.array(clients), of_all, {}, {}, schedule_of(), lambda: torch.tensor(soft).log())
+    return base.ClientRound(
+        0, np.array(clients), of_all, {}, {}, schedule_of(), lambda: torch.tensor(soft).log(), lambda _: np.zeros(2)
+    )
 
 
 def mixed(method: base.Method, round: base.ClientRound, uploads: base.Messages) -> torch.Tensor:

@@ -33,7 +33,7 @@ BYTES = 4 * (6 * HIDDEN + HIDDEN + HIDDEN * 3 + 3)  # of a client's parameters
 class Centred(mlp.Backbone):
     """A perceptron whose hidden columns are centred: in training by the batch's mean, else by a running one."""
 
-    def buffers(self) -> Parameters:
+    def buffers(self, generator: torch.Generator) -> Parameters:
         return {"0.mean": torch.zeros(HIDDEN)}
 
     def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:

@@ -15,7 +15,6 @@ from test_joints_steps import maml
 from test_laws import make_five
 from torch import Tensor
 
-from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.phases import Phase
@@ -71,8 +70,9 @@ class Everything(fedavg.Method):
     def server_parameters(self) -> Parameters:
         return self._server.values()
 
-    def finish(self, phase: Phase, parameters: Parameters) -> Federation | None:
-        return self.federation.with_edges(self.federation.adjacency) if phase.name == "early" else None
+    def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
+        same = self.federation.with_edges(self.federation.adjacency)
+        return base.Prepared(same) if phase.name == "early" else None
 
 
 @pytest.fixture(scope="module")

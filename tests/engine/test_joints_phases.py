@@ -26,7 +26,6 @@ from test_laws import HIDDEN, assert_close, logits_of, make_five, run
 from test_strategies import assert_close_but_for_bytes
 from torch.nn.functional import cross_entropy
 
-from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.phases import Phase
@@ -157,8 +156,8 @@ def test_finish_gives_the_next_phase_other_graphs(tmp_path: Path, chunk: int | N
         def phases(self, schedule: Schedule) -> Sequence[Phase]:
             return [Phase("before", 2), Phase("after", 2)]
 
-        def finish(self, phase: Phase, parameters: Parameters) -> Federation | None:
-            return changed if phase.name == "before" else None
+        def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
+            return base.Prepared(changed, bytes_up=5, bytes_down=7) if phase.name == "before" else None
 
     result = run(federation, Changes, "gcn", chunk=chunk)
     peers, losses = peers_of(five, start_of(federation, "gcn")), []
@@ -169,6 +168,8 @@ def test_finish_gives_the_next_phase_other_graphs(tmp_path: Path, chunk: int | N
     assert_weights(result.parameters["last"], peers)
     np.testing.assert_allclose(result.history["train_loss"], losses, rtol=0, atol=1e-5)
     assert result.graphs["last"] is changed
+    before, after = result.phases
+    assert (before["bytes_up"] - after["bytes_up"], before["bytes_down"] - after["bytes_down"]) == (5, 7)
     logits = logits_of(changed, result)
     np.testing.assert_array_equal(result.predictions["last"], logits.argmax(1).numpy())
     before = logits_of(federation, result)

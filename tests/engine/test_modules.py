@@ -127,7 +127,7 @@ def test_head_norms_and_buffers_are_known_by_the_modules_children(case: Case) ->
     assert sorted(backbone.head) == ["last.bias", "last.lin.weight"]
     statistics = ["norm.running_mean", "norm.running_var"]
     assert sorted(backbone.norms) == ["norm.bias", *statistics, "norm.weight"]
-    assert sorted(backbone.buffers()) == statistics
+    assert sorted(backbone.buffers(torch.Generator())) == statistics
 
 
 def test_running_statistics_are_averaged_by_fedavg_and_stay_at_the_client_under_fedbn(case: Case) -> None:

@@ -92,7 +92,7 @@ class Backbone(ABC):
     def initial(self, generator: torch.Generator) -> Parameters:
         """One client's initial parameters, drawn from the generator in a fixed order."""
 
-    def buffers(self) -> Parameters:
+    def buffers(self, generator: torch.Generator) -> Parameters:
         """One client's initial buffers: state [...] that no gradient trains and training passes update."""
         return {}
 

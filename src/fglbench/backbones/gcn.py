@@ -54,7 +54,7 @@ class Backbone(base.Backbone):
             parameters[f"{layer}.bias"] = torch.zeros(columns)
         return parameters | starts(self._norms)
 
-    def buffers(self) -> Parameters:
+    def buffers(self, generator: torch.Generator) -> Parameters:
         return statistics(self._norms)
 
     def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:

@@ -46,7 +46,7 @@ class Backbone(base.Backbone):
         layers = base.widths(self.features, self.settings.hidden, self.outputs, self.settings.depth)
         return base.linear_layers(generator, layers) | starts(self._norms)
 
-    def buffers(self) -> Parameters:
+    def buffers(self, generator: torch.Generator) -> Parameters:
         return statistics(self._norms)
 
     def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:

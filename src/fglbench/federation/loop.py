@@ -57,7 +57,7 @@ def train(
             f"{type(method).__module__}: its class changes graphs by `rebuild`, but features were propagated on those "
             "that it is to change. Define `rebuild` in the method's own file (it may return super().rebuild(round))."
         )
-    clients = federation.num_clients
+    clients, backbone = federation.num_clients, method.backbone
     setup = Setup(backbone, method, task, schedule, seed, clients, chunk_clients, torch.device(device))
     recorder = Recorder(federation.scored, task, schedule.selection_mean)
     with recorder.training(setup.synchronise):

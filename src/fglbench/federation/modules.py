@@ -77,7 +77,7 @@ class ModuleBackbone(base.Backbone):
             module = self.model(self.features, self.outputs, self.settings)
         return {name: own.detach() for name, own in module.named_parameters()}
 
-    def buffers(self) -> Parameters:
+    def buffers(self, generator: torch.Generator) -> Parameters:
         return {name: own.detach().clone() for name, own in self._floating(self._module, recurse=True)}
 
     def batch(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fglbench.federation import parameters as stacked
 from fglbench.federation.batches import batches_of
-from fglbench.federation.federation import Federation
+from fglbench.federation.federation import VAL, Federation
 from fglbench.federation.local import LocalTraining, Trained, gradients_of
 from fglbench.federation.optimiser import OPTIMISERS
 from fglbench.federation.parameters import Parameters
@@ -56,7 +56,8 @@ class Rounds:
             self.current, names, self._batches = state.current, state.trained, state.batches
         else:
             start = phase.backbone.initial(torch_stream(setup.seed, phase.initialisation))
-            self.current, names = state.stacked(start | phase.backbone.buffers()), list(start)
+            buffers = phase.backbone.buffers(torch_stream(setup.seed, f"{phase.initialisation} buffers"))
+            self.current, names = state.stacked(start | buffers), list(start)
             self._batches = batches_of(backbone, self._schedule.batch_size, setup.seed, setup.clients, setup.device)
         self._batches.use(state.federation, self._objective)
         self._groups = self._method.groups(list(self.current))
@@ -138,7 +139,14 @@ class Rounds:
             self.received,
             self._schedule,
             partial(self._state.logits.stacked_logits, self.trained),
+            self._validation,
         )
+
+    def _validation(self, parameters: Parameters) -> np.ndarray:
+        """[C] the clients' validation scores under parameters; nan where there are none."""
+        setup, scored = self._setup, self._state.federation.scored
+        kept = setup.task.round_scores(self._state.scorer.predictions(parameters), scored, "val")
+        return setup.task.client_scores(kept, "val", scored.count(VAL))
 
     def _answer(self, round: ClientRound, uploads: Mapping[str, Tensor]) -> None:
         """The server's part: it aggregates what was uploaded, group by group."""
@@ -177,9 +185,10 @@ class Rounds:
         """Hands on the parameters, and the graphs that the method makes for the phases that follow."""
         if self.scored:
             self._state.current = self.current
-        graphs = self._setup.method.finish(self._phase, self.current)
-        if graphs is not None:
-            self._state.use(graphs)
+        prepared = self._setup.method.finish(self._phase, self.current)
+        if prepared is not None:
+            self._recorder.sent(prepared.bytes_up, prepared.bytes_down)
+            self._state.use(prepared.federation)
 
     def let_go(self, losses: np.ndarray, validation: np.ndarray) -> None:
         """After a round's scores: clients that the phase's rule stops leave, with the parameters that they trained.

@@ -68,7 +68,7 @@ class State:
             torch_stream(setup.seed, "method initialisation"),
         )
         self.trained = list(start)
-        self.current = self.stacked(start | setup.backbone.buffers())
+        self.current = self.stacked(start | setup.backbone.buffers(torch_stream(setup.seed, "buffers")))
         self.batches = batches_of(setup.backbone, setup.schedule.batch_size, setup.seed, setup.clients, setup.device)
         self.streams = [
             torch.Generator(setup.device).manual_seed(derive(setup.seed, "dropout", client))

@@ -1,6 +1,6 @@
 """A method that leaves aggregation to another one: FGL models that combine with any strategy (FedGTA, table 5)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Method(base.Method):
     def groups(self, names: list[str]) -> Mapping[str, list[str]]:
         return self.inner.groups(names)
 
-    def phases(self, schedule: Schedule) -> Sequence[Phase]:
+    def phases(self, schedule: Schedule) -> Iterable[Phase]:
         return self.inner.phases(schedule)
 
     def download(self, number: int, clients: np.ndarray) -> base.Messages:

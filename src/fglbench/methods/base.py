@@ -70,6 +70,7 @@ class ClientRound:
         schedule: rounds and local optimiser.
         logits: computes [N, outputs] float32 of all nodes of the method's `federation`, each under its own client's
             `parameters`, without dropout.
+        validation: gives, for other parameters [C, ...], the clients' validation scores [C], nan where there are none.
     """
 
     number: int
@@ -79,6 +80,7 @@ class ClientRound:
     received: Parameters
     schedule: Schedule
     logits: Callable[[], Tensor]
+    validation: Callable[[Parameters], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training starts from.
+    """What training starts from, or goes on with after a phase.
 
     Attributes:
         federation: the graphs to train on and, in its `scored`, to predict on: of the same clients and nodes, `given`
@@ -121,7 +123,7 @@ class Method:
 
     Attributes:
         settings: the resolved settings.
-        backbone: the local model.
+        backbone: the local model; a method may put another one around it, as for masks on its parameters.
         federation: the clients' graphs of training as they were split; never modified. What is not in them, the
             `evaluated` graphs of the inductive setting, is only for what the scores are made on.
         needs_classes: whether it reads predictions as classes, so that it makes no sense for other tasks.
@@ -165,8 +167,8 @@ class Method:
         own = list(names)
         return [name for group in self.groups(own).values() for name in group]
 
-    def phases(self, schedule: Schedule) -> Sequence[Phase]:
-        """The stretches of training, one after another."""
+    def phases(self, schedule: Schedule) -> Iterable[Phase]:
+        """The stretches of training, one after another; each is asked for when the one before has ended."""
         return [Phase("train", schedule.rounds)]
 
     # At the clients
@@ -221,6 +223,6 @@ class Method:
         """
         return None
 
-    def finish(self, phase: Phase, parameters: Parameters) -> Federation | None:
+    def finish(self, phase: Phase, parameters: Parameters) -> Prepared | None:
         """Other graphs for the phases that follow, from the parameters [C, ...] at the end of one; None keeps them."""
         return None

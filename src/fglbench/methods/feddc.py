@@ -53,6 +53,7 @@ class Method(fedavg.Method):
         self._mean = MeanGradients(self.federation.num_clients)
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._literal = self.settings.variant == "openfgl"
+        self._names: list[str] = []  # of what gradients train and is shared: there is no drift of buffers
         self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
         self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), openfgl: without d, [C, ...]
@@ -63,6 +64,7 @@ class Method(fedavg.Method):
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         """Adds the gradients of the two terms: alpha theta_i, and what is the same in every step of a round."""
         rows, names = rows_of(step.clients), self.shared(gradients)
+        self._names = names
         for name in names:
             pull = self._pull[name][rows] if self._pull else step.received[name] * -self.settings.alpha
             gradients[name].add_(step.parameters[name], alpha=self.settings.alpha).add_(pull)
@@ -73,9 +75,8 @@ class Method(fedavg.Method):
         """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
         if not self._literal:
             return self._mean.take(round.clients)
-        rows, buffers = rows_of(round.clients), self.backbone.buffers()
-        names = [name for name in self.shared(round.parameters) if name not in buffers]
-        updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in names}
+        rows = rows_of(round.clients)
+        updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in self._names}
         lengths = self._lengths(round)
         return {name: update / by_client(lengths, update) for name, update in updates.items()}
 

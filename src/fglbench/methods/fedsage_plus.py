@@ -32,7 +32,7 @@ Defaults:
     cross_weight 1.0: the public code's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -79,7 +79,7 @@ class Method(fedsage.Method):
         self._generator = Generator(self.settings, self.federation, seed, device)
         return super().prepare(seed, device, chunk_clients)
 
-    def phases(self, schedule: Schedule) -> Sequence[Phase]:
+    def phases(self, schedule: Schedule) -> Iterable[Phase]:
         learning = replace(
             schedule,
             local_epochs=1,
@@ -102,7 +102,7 @@ class Method(fedsage.Method):
         )
         return [generator, *super().phases(schedule)]
 
-    def finish(self, phase: Phase, parameters: Parameters) -> Federation | None:
+    def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
         if phase.name != "generator":
             return super().finish(phase, parameters)
         mended, *of_whole = (
@@ -110,7 +110,7 @@ class Method(fedsage.Method):
             for graphs in (self.federation, self.federation.evaluated)
             if graphs is not None
         )
-        return replace(mended, evaluated=of_whole[0]) if of_whole else mended
+        return base.Prepared(replace(mended, evaluated=of_whole[0]) if of_whole else mended)
 
     def _mended(self, graphs: Federation, parameters: Parameters) -> Federation:
         """Client graphs with the neighbours that the generator finds for their nodes."""
