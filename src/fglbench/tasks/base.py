@@ -41,6 +41,27 @@ class Targets:
     share: np.ndarray | None = None
 
 
+def mean_of(sums: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
+    """[...] the mean over clients of a score that is a mean over targets, nan where no client has any.
+
+    Args:
+        sums: [..., C] the score's sum over the targets of each client.
+        sizes: [C] these targets.
+        mean: "macro" for the plain mean over the clients that have some; else every target counts the same.
+    """
+    present = sizes > 0
+    if not present.any():
+        return np.full(sums.shape[:-1], np.nan)
+    if mean == "macro":
+        return (sums[..., present] / sizes[present]).mean(-1)
+    return sums.sum(-1) / sizes.sum()
+
+
+def each_of(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """[C] the same score of each client, nan where it has no targets."""
+    return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
+
+
 class Objective(ABC):
     """What local training minimises on some client graphs.
 

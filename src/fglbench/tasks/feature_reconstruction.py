@@ -63,16 +63,11 @@ class Task(base.Task):
         return {f"{role}_r2": np.bincount(clients, weights, minlength=federation.num_clients)}
 
     def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
-        return np.where(sizes > 0, kept[f"{role}_r2"] / np.maximum(sizes, 1), np.nan)
+        return base.each_of(kept[f"{role}_r2"], sizes)
 
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
         """R2."""
-        sums, present = kept[f"{role}_r2"], sizes > 0
-        if not present.any():
-            return np.full(sums.shape[:-1], np.nan)
-        if mean == "macro":
-            return (sums[..., present] / sizes[present]).mean(-1)
-        return sums.sum(-1) / sizes.sum()
+        return base.mean_of(kept[f"{role}_r2"], sizes, mean)
 
     def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
         return Targets(labels[split["nodes"]], split["ptr"], split["role"])

@@ -73,17 +73,12 @@ class Task(base.Task):
 
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
         """Accuracy."""
-        correct, present = kept[f"{role}_correct"], sizes > 0
-        if not present.any():
-            return np.full(correct.shape[:-1], np.nan)
-        if mean == "macro":
-            return (correct[..., present] / sizes[present]).mean(-1)
         if mean == "nodes" and f"{role}_node_mean" in kept:
             return kept[f"{role}_node_mean"]
-        return correct.sum(-1) / sizes.sum()
+        return base.mean_of(kept[f"{role}_correct"], sizes, mean)
 
     def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
-        return np.where(sizes > 0, kept[f"{role}_correct"] / np.maximum(sizes, 1), np.nan)
+        return base.each_of(kept[f"{role}_correct"], sizes)
 
     def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
         return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
