@@ -1,7 +1,6 @@
 """All joints at once on the pretended card: nothing stays behind on the CPU, and the numbers are the CPU's."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,9 +41,8 @@ class Everything(fedavg.Method):
     def phases(self, schedule: Schedule) -> Sequence[Phase]:
         side = backbone_of(self.federation, "mlp", hidden=4, depth=2)
         own = fedavg.Method(ComponentSettings(), side, self.federation)
-        plain = replace(schedule, ldp=None)
         return [
-            Phase("side", 2, Squares, plain, backbone=side, method=own),
+            Phase("side", 2, Squares, backbone=side, method=own),
             Phase("early", 3, stop_rule=After({0: 0}), leavers_count=True),
             Phase("ahead", 2, local_step=maml),
         ]
