@@ -83,5 +83,5 @@ class BatchNorm:
             }
         else:
             centred = x - mean[client]
-        scale = weight * (variance + _EPS).rsqrt()
+        scale = weight * (variance.clamp(min=0) + _EPS).rsqrt()  # noise on what is shared may have left it below
         return centred * scale[client] + bias[client], moved

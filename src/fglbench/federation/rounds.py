@@ -191,7 +191,8 @@ class Rounds:
             self._state.use(prepared.federation)
 
     def let_go(self, losses: np.ndarray, validation: np.ndarray) -> None:
-        """After a round's scores: clients that the phase's rule stops leave, with the parameters that they trained.
+        """After a round's scores: clients that the phase's rule stops leave. From the next round on they go on with the
+        parameters that they trained in this one.
 
         Args:
             losses: [C] of the round.
