@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from complexity_figure import draw  # noqa: E402
 from complexity_slopes import FACTORS, slopes, table  # noqa: E402
 from complexity_terms import GENERATED, HOPS, LAYERS, ORDER, TABLE, WINDOW, Sizes  # noqa: E402
-from federations import Case, backbone_of, case_of, method_of, schedule_of  # noqa: E402
+from federations import TASK, Case, backbone_of, case_of, method_of, schedule_of  # noqa: E402
 
 from fglbench import registry  # noqa: E402
 from fglbench.datasets.base import Graph  # noqa: E402
@@ -95,7 +95,7 @@ def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
     """What `load_federation` needs for a method and its backbone."""
     name, settings = BACKBONES.get(method, STRATEGY)
     resolved: Any = registry.declaration("backbone", name).settings(**settings)
-    spec = {**resolved.prepared(), "features": "raw"}
+    spec = {**resolved.propagation().spec(), "features": "raw"}
     if registry.declaration("method", method).rebuilds:
         spec["propagate"] = False
     return case.graph_folder, case.prepared_folder(spec), spec
@@ -107,7 +107,7 @@ class Clock:
     def __init__(self, method: Method):
         self._calls: dict[str, list[tuple[float, float]]] = {}
         self._inside = False  # of a hook, which may call another one
-        for name in ("prepare", "download", "mixing", "after", "rebuild"):
+        for name in ("prepare", "phases", "download", "aggregate", "server_update", "rebuild", "finish"):
             setattr(method, name, self._noting(getattr(method, name), self._calls.setdefault(name, [])))
 
     def _noting(self, hook: Callable[..., Any], calls: list[tuple[float, float]]) -> Callable[..., Any]:
@@ -124,18 +124,24 @@ class Clock:
 
     @property
     def prepare_s(self) -> float:
-        return sum(ended - began for began, ended in self._calls["prepare"])
+        """Before the first round that is scored: `prepare`, and the phases before the last one."""
+        ((_, listed),) = self._calls["phases"]
+        *earlier, _ = self._calls["finish"]
+        phases_s = earlier[-1][1] - listed if earlier else 0.0
+        return phases_s + sum(ended - began for began, ended in self._calls["prepare"])
 
     @property
     def server_s(self) -> list[float]:
-        """Of every round, from the uploads to the end of `after`, as the loop counts them too."""
-        return [ended - began for (began, _), (_, ended) in zip(*self._of("mixing", "after"), strict=True)]
+        """Of every round, from the uploads to the end of `server_update`, as the loop counts them too."""
+        return [ended - began for (began, _), (_, ended) in zip(*self._of("aggregate", "server_update"), strict=True)]
 
     @property
     def client_s(self) -> list[float]:
         """Of every round, all clients together: the rest but the evaluation."""
-        rounds = zip(*self._of("download", "mixing", "rebuild"), strict=True)
-        return [mixing - began + rebuilt - after for (began, _), (mixing, _), (after, rebuilt) in rounds]
+        rounds = zip(*self._of("download", "aggregate", "server_update", "rebuild"), strict=True)
+        return [
+            uploaded - began + rebuilt - answered for (began, _), (uploaded, _), (_, answered), (_, rebuilt) in rounds
+        ]
 
     def _of(self, *names: str) -> Iterator[list[tuple[float, float]]]:
         return (self._calls[name] for name in names)
@@ -165,7 +171,7 @@ def measure(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) 
     before_mb = _reset_peak()
     clock, result, federation, backbone = _train(name, folders, rounds)
     peak_mb = _status_mb("VmHWM") - before_mb
-    evaluator = Evaluator(result.graphs["last"], backbone, "cpu")
+    evaluator = Evaluator(result.graphs["last"], backbone, TASK, SEED, "cpu")
     seconds = []
     for _ in range(rounds):
         began = process_time()
@@ -188,7 +194,7 @@ def _train(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) -
     backbone = backbone_of(federation, backbone_name, **settings)
     method = method_of(federation, backbone, name, **SETTINGS.get(name, {}))
     clock = Clock(method)
-    result = train(federation, backbone, method, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
+    result = train(federation, backbone, method, TASK, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
     if result.state != "ok":
         raise RuntimeError(f"{name}: the run ended as '{result.state}' in round {result.diverged_round}")
     return clock, result, federation, backbone

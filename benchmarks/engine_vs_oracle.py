@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "engine"), str(ROOT / "tests")]
 
 import oracle  # noqa: E402
-from federations import Case, backbone_of, method_of, schedule_of  # noqa: E402
+from federations import TASK, Case, backbone_of, method_of, schedule_of  # noqa: E402
 
 from fglbench import registry  # noqa: E402
 from fglbench.datasets.base import load_graph  # noqa: E402
@@ -57,7 +57,7 @@ def time_engine(case: Case, rounds: int, name: str = "gcn", device: str = "cpu")
     backbone = backbone_of(federation, name, **settings)
     method = method_of(federation, backbone, "fedavg")
     schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-    result = train(federation, backbone, method, schedule, SEED, device=device)
+    result = train(federation, backbone, method, TASK, schedule, SEED, device=device)
     if result.state != "ok":
         raise SystemExit(f"the engine's run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds

@@ -28,13 +28,13 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from federations import Case, backbone_of, method_of, schedule_of  # noqa: E402
+from federations import TASK, Case, backbone_of, method_of, schedule_of  # noqa: E402
 
 from fglbench.federation import parameters as stacked  # noqa: E402
-from fglbench.federation.federation import View  # noqa: E402
 from fglbench.federation.loop import train  # noqa: E402
 from fglbench.federation.memory import keep_freed_memory  # noqa: E402
 from fglbench.federation.operators import SparseOperator, no_dropout, stacked_linear  # noqa: E402
+from fglbench.federation.propagation_batch import PropagationBatch  # noqa: E402
 from fglbench.seeding import torch_stream  # noqa: E402
 
 DATASETS = ["pubmed", "photo", "computers", "cora", "citeseer", "cs", "physics", "dblp"]
@@ -91,25 +91,27 @@ class Measured:
         self._record_first_maps()
 
     def _record_first_maps(self) -> None:
-        """Keeps what a forward pass asks of `View.first` and `View.each`, to be repeated alone with its gradient."""
-        first, each = View.first, View.each
+        """Keeps what a forward pass asks of `input_linear` and `input_linear_per_hop`, to be repeated alone with its
+        gradient."""
+        one, per_hop = PropagationBatch.input_linear, PropagationBatch.input_linear_per_hop
 
-        def record_first(view: View, weight: Tensor) -> Tensor:
+        def record_one(batch: PropagationBatch, weight: Tensor) -> Tensor:
             leaf = weight.detach().requires_grad_()
-            self._maps.append(lambda: _gradient([first(view, leaf)], [leaf]))
-            return first(view, weight)
+            self._maps.append(lambda: _gradient([one(batch, leaf)], [leaf]))
+            return one(batch, weight)
 
-        def record_each(view: View, weights: Sequence[Tensor]) -> list[Tensor]:
+        def record_per_hop(batch: PropagationBatch, weights: Sequence[Tensor]) -> list[Tensor]:
             leaves = [weight.detach().requires_grad_() for weight in weights]
-            self._maps.append(lambda: _gradient(each(view, leaves), leaves))
-            return each(view, weights)
+            self._maps.append(lambda: _gradient(per_hop(batch, leaves), leaves))
+            return per_hop(batch, weights)
 
         federation, backbone = self._federation, self._backbone
         start = backbone.initial(torch_stream(SEED, "initialisation"))
         clients = np.flatnonzero(federation.count(1))
-        view = federation.view(clients, backbone.hops, backbone.propagations, training=True)
-        with patch.object(View, "first", record_first), patch.object(View, "each", record_each):
-            backbone.forward(stacked.stack(start, len(clients)), view, no_dropout)
+        batch = backbone.batch(federation, clients, TASK.objective(federation).targets)
+        recorded = {"input_linear": record_one, "input_linear_per_hop": record_per_hop}
+        with patch.multiple(PropagationBatch, **recorded):
+            backbone.forward(stacked.stack(start, len(clients)), batch, no_dropout)
 
     def first_s(self) -> float:
         """Seconds of the first linear map and its gradient, with what of its propagation is not made ahead."""
@@ -119,7 +121,8 @@ class Measured:
         """Seconds of a training step, those of a round divided by its epochs."""
         method = method_of(self._federation, self._backbone, "fedavg")
         schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-        return train(self._federation, self._backbone, method, schedule, SEED).train_seconds / rounds / LOCAL_EPOCHS
+        result = train(self._federation, self._backbone, method, TASK, schedule, SEED)
+        return result.train_seconds / rounds / LOCAL_EPOCHS
 
 
 def _gradient(outputs: list[Tensor], leaves: list[Tensor]) -> None:

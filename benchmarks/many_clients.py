@@ -18,7 +18,7 @@ from complexity import HOPS, SEED, make_case  # also finds the tests' modules
 from complexity_slopes import power_law
 from complexity_terms import Sizes
 
-from federations import Case, backbone_of, method_of, schedule_of  # isort: skip
+from federations import TASK, Case, backbone_of, method_of, schedule_of  # isort: skip
 
 from fglbench.federation.loop import train
 from fglbench.federation.memory import keep_freed_memory
@@ -31,7 +31,7 @@ def round_s(case: Case, method: str, rounds: int) -> float:
     federation = case.federation("sgc", hops=HOPS)
     backbone = backbone_of(federation, "sgc", hops=HOPS)
     schedule = schedule_of(rounds=rounds, local_epochs=3)
-    result = train(federation, backbone, method_of(federation, backbone, method), schedule, SEED)
+    result = train(federation, backbone, method_of(federation, backbone, method), TASK, schedule, SEED)
     if result.state != "ok":
         raise SystemExit(f"{method}: the run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds / rounds

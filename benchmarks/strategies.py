@@ -18,7 +18,7 @@ from engine_vs_oracle import LOCAL_EPOCHS, SEED, make_case  # also finds the tes
 
 import oracle  # isort: skip
 import plain_strategies  # isort: skip
-from federations import Case, backbone_of, method_of, schedule_of  # isort: skip
+from federations import TASK, Case, backbone_of, method_of, schedule_of  # isort: skip
 
 from fglbench import registry
 from fglbench.federation.loop import train
@@ -34,7 +34,8 @@ def engine_seconds(case: Case, name: str, rounds: int) -> float:
     federation = case.federation("gcn", propagate=not registry.declaration("method", name).rebuilds, **SETTINGS)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
     method = method_of(federation, backbone, name, **(CLUSTERS if name.startswith("gcfl") else {}))
-    result = train(federation, backbone, method, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
+    schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
+    result = train(federation, backbone, method, TASK, schedule, SEED)
     if result.state != "ok":
         raise SystemExit(f"{name}: the run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds

@@ -16,14 +16,17 @@ from fglbench.backbones.base import Backbone
 from fglbench.config.schema import Training
 from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.federation.federation import Federation
+from fglbench.federation.propagation import Propagated, pays
 from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method
-from fglbench.stages.preprocess import load_federation, pays, preprocess
+from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
 from fglbench.storage import fingerprint, hash_file, write_json, write_npz
+from fglbench.tasks import task_of
 
 NONE, TRAIN, VAL, TEST = range(4)
 SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}  # gcfl and gcfl+ split whenever they can
+TASK = task_of({})
 
 torch.set_num_threads(1)  # threads that wait for each other on tiny tensors are many times slower
 
@@ -40,6 +43,7 @@ class Case:
         folder: where the stages' files of this case are.
         filled: whether sparse features are propagated in preprocessing, so that tiny graphs take both ways; None leaves
             it to preprocessing.
+        copy: [N] bool, which rows are copies; None: nodes have no owners.
     """
 
     graph: Graph
@@ -48,6 +52,7 @@ class Case:
     role: np.ndarray
     folder: Path
     filled: bool | None = None
+    copy: np.ndarray | None = None
 
     @cached_property
     def graph_folder(self) -> Path:
@@ -58,7 +63,8 @@ class Case:
     def _split_folder(self) -> Path:
         folder = self.folder / "split"
         stored = folder / "seed0" / "split.npz"
-        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role})
+        copies = {} if self.copy is None else {"copy": self.copy}
+        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role, **copies})
         write_json(folder / "seed0" / "card.json", {"sha256": hash_file(stored)})
         return folder
 
@@ -75,16 +81,18 @@ class Case:
     ) -> Federation:
         """The federation that a backbone with these settings trains on; `propagate`: whether ahead, where that pays."""
         resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
-        spec = {**resolved.prepared(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
+        spec = {**resolved.propagation().spec(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
         spec |= {} if propagate else {"propagate": False}
         return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
 
 
-def case_of(graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path) -> Case:
-    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph."""
+def case_of(
+    graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path, copy: np.ndarray | None = None
+) -> Case:
+    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph; copy, see `Case`."""
     nodes = np.concatenate(parts).astype(np.int64)
     ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False)
+    return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False, copy=copy)
 
 
 def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:
@@ -110,6 +118,31 @@ def tiny_case(folder: Path, *, sparse: bool = True, sizes: Sequence[int] = (13, 
     for part in parts:
         role[part] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], len(part))
     return case_of(graph, parts, role, folder)
+
+
+BEYOND_A_COVER = ("overlapping", "copies", "uncovered")
+
+
+def beyond_a_cover(kind: str, folder: Path) -> Case:
+    """Three clients of 48 nodes, 12 of them in no client or in several.
+
+    "overlapping": each of the 12 is at two clients, or at all three. "copies": the same, the first of them owns it.
+    "uncovered": no client has them.
+    """
+    graph = random_graph(48, 7, 3, 130, seed=5, sparse=True)
+    stream = np.random.default_rng(6)
+    nodes = stream.permutation(48)
+    own, special = nodes[:36].reshape(3, 12), nodes[36:]
+    held = np.ones((3, 12), dtype=bool)
+    held[stream.integers(0, 3, 8), np.arange(8)] = False
+    if kind == "uncovered":
+        held[:] = False
+    parts = [np.sort(np.concatenate([own[client], special[held[client]]])) for client in range(3)]
+    role = np.zeros(48, dtype=np.int8)
+    role[nodes] = np.resize([TRAIN, TEST, VAL, TRAIN, NONE], 48)
+    first = held.argmax(axis=0)
+    copies = [np.isin(part, special[first != client]) for client, part in enumerate(parts)]
+    return case_of(graph, parts, role, folder, np.concatenate(copies) if kind == "copies" else None)
 
 
 def changed_unseen(case: Case, folder: Path) -> Case:
@@ -141,10 +174,16 @@ def make_split(
     return folder / "graph", folder / "split"
 
 
+def made_of(federation: Federation) -> Propagated:
+    """The answer to the one request that preprocessing answered."""
+    (answer,) = federation.made.values()
+    return answer
+
+
 def backbone_of(federation: Federation, name: str, **settings: Any) -> Backbone:
     """A registered backbone for a federation."""
     resolved = registry.declaration("backbone", name).settings(**settings)
-    return registry.module("backbone", name).Backbone(resolved, federation.features.shape[1], federation.classes)
+    return registry.module("backbone", name).Backbone(resolved, federation.num_features, federation.classes)
 
 
 def method_of(federation: Federation, backbone: Backbone, name: str, **settings: Any) -> Method:

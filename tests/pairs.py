@@ -24,18 +24,28 @@ Way = TypeVar("Way")
 Pair = tuple[str, str]
 
 
+NEEDED: dict[str, dict[str, Any]] = {"fedbn": {"norm": "batch"}}
+"""Settings that a method needs of its backbone."""
+
+
+def needed(method: str, backbone: str) -> dict[str, Any]:
+    """Those of a pair, where the backbone knows them."""
+    own, known = NEEDED.get(method, {}), registry.declaration("backbone", backbone).settings.model_fields
+    return own if own.keys() <= known.keys() else {}
+
+
 @cache
 def not_applicable(method: str, backbone: str) -> str | None:
-    """Why a pair makes no sense with the default settings of both; None where it does."""
+    """Why a pair makes no sense with the default settings of both, but for those needed; None where it does."""
     federation = Federation(
         ptr=np.array([0, 2]),
         labels=np.array([0, 1]),
         role=np.full(2, TRAIN, dtype=np.int8),
         classes=2,
-        operator=sp.identity(2, dtype=np.float32, format="csr"),
-        features=np.eye(2, dtype=np.float32),
+        adjacency=sp.csr_matrix((2, 2), dtype=np.float32),
+        x=np.eye(2, dtype=np.float32),
     )
-    return method_of(federation, backbone_of(federation, backbone), method).not_applicable()
+    return method_of(federation, backbone_of(federation, backbone, **needed(method, backbone)), method).not_applicable()
 
 
 def _schemes(method: str) -> list[str]:

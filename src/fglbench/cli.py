@@ -1,4 +1,4 @@
-"""The command line: `fglbench list|describe|train|compare|pack|tune|new|verify|doctor`.
+"""The command line: `fglbench list|describe|train|export|compare|pack|tune|new|verify|doctor`.
 
 A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
 """
@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fglbench import __version__
-from fglbench.commands import compare, describe, doctor, listing, new, pack, train, tune, verify
+from fglbench.commands import compare, describe, doctor, export, listing, new, pack, train, tune, verify
 from fglbench.errors import FglbenchError
 from fglbench.terminal import show_anything
 
 COMMANDS = {
-    "list": (listing, "datasets, methods, backbones, partition schemes and studies"),
+    "list": (listing, "datasets, methods, backbones, partition schemes, samplers and studies"),
     "describe": (describe, "a dataset's data card, or what a component does and its settings"),
     "train": (train, "one cell, without Snakemake"),
+    "export": (export, "the clients and roles of a cell as a file, which the scheme 'file' reads"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
     "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
-    "tune": (tune, "searches a study's settings on validation accuracy; resumable"),
+    "tune": (tune, "searches a study's settings on the validation score; resumable"),
     "new": (new, "a working file for a method or dataset of your own, with its test"),
     "verify": (verify, "whether stored files still match their checksums; removes what does not, to be made again"),
     "doctor": (doctor, "whether this installation and machine can run everything"),
@@ -49,7 +50,7 @@ def _common() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        help="folder with your own methods, backbones, partition schemes and datasets; may be repeated",
+        help="folder with your own methods, backbones, partition schemes, samplers and datasets; may be repeated",
     )
     return common
 

@@ -35,6 +35,8 @@ def own_files(specs: Mapping[str, Any]) -> dict[str, str]:
         ("method", method["method"]),
         ("method", method["settings"].get("aggregation")),
         ("backbone", method["backbone"]["name"]),
+        ("sampler", method["backbone"]["settings"].get("sampler")),
+        ("task", method.get("task", {}).get("name")),
     ]
     return {key: digest for kind, name in used if name for key, digest in own_file(kind, name).items()}
 

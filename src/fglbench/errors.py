@@ -44,7 +44,7 @@ class DiskError(StorageError):
 
 
 class ComponentError(FglbenchError):
-    """A method, backbone or partition scheme is unknown, or its file does not keep the contract."""
+    """A method, backbone, partition scheme or sampler is unknown, or its file does not keep the contract."""
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:

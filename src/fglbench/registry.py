@@ -17,12 +17,27 @@ from typing import Any, get_args
 
 from fglbench import settings as settings_module
 from fglbench.errors import ComponentError, suggest
-from fglbench.settings import ComponentSettings
+from fglbench.settings import ComponentSettings, SamplerSettings
 
-KINDS = {"method": "methods", "backbone": "backbones", "scheme": "partition/schemes", "dataset": "datasets"}
+KINDS = {
+    "method": "methods",
+    "backbone": "backbones",
+    "task": "tasks",
+    "sampler": "samplers",
+    "scheme": "partition/schemes",
+    "dataset": "datasets",
+}
+_OWN_PAGE = {"task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
+_RENAMED = {
+    "correct": "modify_gradients",
+    "mixing": "aggregate, which gives weights by group of parameters",
+    "shared": "groups",
+    "after": "server_update, or client_update for what happens at the clients",
+}
+"""Hooks of methods of older versions, which would not be called any more."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +89,7 @@ def stem_of(name: str) -> str:
 
 
 def names(kind: str) -> list[str]:
-    """The names of all components of a kind ("method", "backbone", "scheme", "dataset"), sorted; of datasets, those of
-    users alone."""
+    """The names of all components of one of `KINDS`, sorted; of datasets, those of users alone."""
     return sorted(_files(kind))
 
 
@@ -135,10 +149,13 @@ def declaration(kind: str, name: str) -> Declaration:
                 constants[target.id] = namespace[target.id] = ast.literal_eval(node.value)
             except ValueError:
                 continue
+    if old := next((name for name in _RENAMED if name in hooks), None):
+        raise ComponentError(f"{path}: the hook '{old}' is called {_RENAMED[old]} now; see docs/adding-a-method.md.")
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
-    page = f"docs/adding-a-{'dataset' if kind == 'dataset' else 'method'}.md"
-    if not (isinstance(declared, type) and issubclass(declared, ComponentSettings)):
-        raise ComponentError(f"{path} declares no class 'Settings(ComponentSettings)'; see {page}.")
+    page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
+    base = SamplerSettings if kind == "sampler" else ComponentSettings
+    if not (isinstance(declared, type) and issubclass(declared, base)):
+        raise ComponentError(f"{path} declares no class 'Settings({base.__name__})'; see {page}.")
     for field, info in declared.model_fields.items():
         if field in settings_module.OF_ENTRIES:
             raise ComponentError(f"{path}: a setting cannot be called '{field}', which entries have; rename it.")
@@ -147,6 +164,8 @@ def declaration(kind: str, name: str) -> Declaration:
                 f"{path}: setting '{field}' may be null and has another default. What is null is left out of a cell's "
                 "identity, and would be read as that default: make null the default, or do without it."
             )
+    if kind == "task" and not constants.get("METRICS"):
+        raise ComponentError(f"{path} declares no 'METRICS', the scores of the task; see docs/adding-a-task.md.")
     if type(constants.get("VERSION")) is not int:
         raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")

@@ -10,7 +10,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["AggregatedSettings", "Annotated", "Any", "ComponentSettings", "Field", "Literal", "Section"]
+from fglbench.requests import Propagation
+
+__all__ = [
+    "AggregatedSettings",
+    "Annotated",
+    "Any",
+    "ComponentSettings",
+    "Field",
+    "Literal",
+    "Propagation",
+    "SampledSettings",
+    "SamplerSettings",
+    "Section",
+]
 
 
 OF_ENTRIES = ("name", "label", "training", "protocol", "printed", "settings")
@@ -32,3 +45,18 @@ class AggregatedSettings(ComponentSettings):
 
     aggregation: str = Field("fedavg", description="The method that aggregates.")
     aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
+
+
+class SampledSettings(ComponentSettings):
+    """Settings of a backbone whose targets read what a sampler draws, see `samplers/base.py`."""
+
+    sampler: str = Field("tree", description="The sampler that says what a node reads.")
+    sampler_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
+
+
+class SamplerSettings(ComponentSettings):
+    """Settings that every sampler has, see `samplers/base.py`."""
+
+    redraw: Literal["never", "epoch", "step"] = Field(
+        "epoch", description="How often training draws: once, at the start of every local epoch, or in every step."
+    )

@@ -24,6 +24,7 @@ from fglbench.stages.preprocess import FILE, is_current, split_of
 from fglbench.stages.run_record import RECORD, differences, is_complete
 from fglbench.stages.train import Progress, train
 from fglbench.storage import exclusive, hash_file, read_json, write_json
+from fglbench.tasks import selecting_metric
 
 COMMAND_LINE = "command line"
 
@@ -156,10 +157,9 @@ def _update_lists(single: Single, stage: str, name: str) -> None:
                 write_json(path, {**listed, key: digest})
 
 
-def prepare(single: Single) -> None:
-    """Download, split and preprocess; errors as `run_cell`."""
+def divide(single: Single) -> None:
+    """Download and split; errors as `run_cell`."""
     from fglbench.stages.download import download
-    from fglbench.stages.preprocess import preprocess
     from fglbench.stages.split import split
 
     cell = single.cell
@@ -167,8 +167,16 @@ def prepare(single: Single) -> None:
     forbidden = None if single.config.data.download else "data.download: false"
     trust = single.config.components.trust
     download(cell.dataset.spec, graph, mirror_of(single.config), forbidden, trust)
-    split(graph, cell.partition.spec, [cell.seed], parts, trust=trust)
+    split(graph, cell.partition.spec, [cell.seed], parts, file=cell.partition.file, trust=trust)
     _update_lists(single, "split", "card.json")
+
+
+def prepare(single: Single) -> None:
+    """Download, split and preprocess; errors as `run_cell`."""
+    from fglbench.stages.preprocess import preprocess
+
+    divide(single)
+    cell, graph, parts = single.cell, single.folder("download"), single.folder("split")
     preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
     _update_lists(single, "preprocess", FILE)
 
@@ -206,20 +214,24 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
 
 
 def summary(single: Single) -> dict[str, Any]:
-    """What a run scored and cost: accuracies at the protocol's reading as fractions, None where there are none;
-    `selected_round` counts from 0."""
+    """What a run scored and cost: the selecting score at the protocol's reading, such as `test_accuracy_pooled`, None
+    where there is none; `selected_round` counts from 0. `test_accuracy_nodes` is there where clients share nodes."""
+    metric = selecting_metric(single.config.protocol.task.name)
     record = read_json(single.seed_folder("train") / "run.json")
     readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
     scores = readings.get(single.config.protocol.reading)
 
-    def accuracy(split: str, mean: str) -> float | None:
-        return scores[split]["accuracy"][mean] if scores and split in scores else None
+    def score(split: str, mean: str) -> float | None:
+        return scores[split][metric][mean] if scores and split in scores else None
 
+    shared = bool(scores) and "node_mean" in scores["test"][metric]
     return {
-        "test_accuracy_pooled": accuracy("test", "pooled"),
-        "test_accuracy_macro": accuracy("test", "macro"),
-        "val_accuracy_pooled": accuracy("val", "pooled"),
-        "global_test_accuracy": accuracy("global_test", "macro"),
+        "metric": metric,
+        f"test_{metric}_pooled": score("test", "pooled"),
+        f"test_{metric}_macro": score("test", "macro"),
+        **({f"test_{metric}_nodes": score("test", "node_mean")} if shared else {}),
+        f"val_{metric}_pooled": score("val", "pooled"),
+        f"global_test_{metric}": score("global_test", "macro"),
         "selected_round": scores["round"] if scores else None,
         **{
             key: record[key]

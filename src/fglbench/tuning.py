@@ -1,7 +1,7 @@
-"""Search of settings by validation accuracy, with Optuna.
+"""Search of settings by the validation score, with Optuna.
 
 Every search has a journal of its own, written by one process at a time; a search that was killed goes on where it was.
-Test nodes are never looked at: a trial's value is the mean over the search's seeds of the validation accuracy of the
+Test nodes are never looked at: a trial's value is the mean over the search's seeds of the validation score of the
 round that validation selects. Once a few settings have all seeds, one whose mean over its first seeds is below the
 median of theirs gets no more seeds.
 
@@ -24,10 +24,12 @@ from fglbench.config.expand import expand
 from fglbench.config.schema import Config, Range
 from fglbench.config.searches import SearchPlan
 from fglbench.errors import FglbenchError
+from fglbench.evaluation.metrics import value_of
 from fglbench.seeding import derive
 from fglbench.single import Single, run_single
 from fglbench.stages.run_record import TRIED_AGAIN
 from fglbench.storage import exclusive, read_json, write_json, write_text
+from fglbench.tasks import selecting_metric
 
 _COUNTED = ("COMPLETE", "PRUNED")
 _WHOLE_TRIALS = 5  # different settings that a median is taken of at least
@@ -181,7 +183,7 @@ def _grid(search: SearchPlan) -> list[dict[str, Any]]:
 
 
 def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, trials: Path, threads: int) -> float:
-    """The mean validation accuracy of a trial.
+    """The mean validation score of a trial.
 
     Raises:
         TrialPruned: it diverged, is not applicable, or is not worth all seeds.
@@ -212,7 +214,8 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
             raise _FailedError(state, reason)
         if state != "ok":
             raise optuna.TrialPruned(reason)
-        score = metrics["readings"]["val"]["val"]["accuracy"][study.protocol.mean]
+        metric = selecting_metric(study.protocol.task.name)
+        score = value_of(metrics["readings"]["val"]["val"][metric], study.protocol.mean)
         if score is None:
             raise FglbenchError(f"{search.slug}: no client has validation nodes, so there is nothing to choose by.")
         scores.append(score)

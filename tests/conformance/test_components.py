@@ -1,5 +1,6 @@
 """The checks that every registered component passes, with no test written by its author."""
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,14 +12,18 @@ import numpy as np
 import pytest
 import torch
 from federations import (
+    BEYOND_A_COVER,
     NONE,
     SPLITTING,
+    TASK,
     TEST,
     VAL,
     Case,
     backbone_of,
+    beyond_a_cover,
     case_of,
     changed_unseen,
+    made_of,
     method_of,
     random_graph,
     schedule_of,
@@ -31,6 +36,7 @@ from pairs import (
     ON_SCHEMES,
     PAIRS,
     default_partner,
+    needed,
     not_applicable,
     parameters,
 )
@@ -41,7 +47,9 @@ from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
 from fglbench.federation.record import Result
 from fglbench.partition.base import assign_clients
+from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
+from fglbench.tasks import DEFAULT_TASK, metrics_of, task_of
 
 COMPONENTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 ROUNDS = 3
@@ -71,7 +79,9 @@ class Choice:
 
 
 CHOICES = parameters(
-    (Choice(method, backbone) for method, backbone in PAIRS), lambda one: (one.method, one.backbone) in CORE, str
+    (Choice(method, backbone, backbone_own=needed(method, backbone)) for method, backbone in PAIRS),
+    lambda one: (one.method, one.backbone) in CORE,
+    str,
 )
 AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "moon", "aggregation_settings": {"mu": 1.0}},
@@ -148,7 +158,7 @@ def test_backbone_says_what_it_needs(name: str, case: Case) -> None:
     again = backbone.initial(torch.Generator().manual_seed(1))
     assert all(torch.equal(one[name], again[name]) for name in names)
     assert any(not torch.equal(one[name], other[name]) for name in names)
-    needs = set(registry.declaration("backbone", name).settings().prepared())  # type: ignore[attr-defined]
+    needs = set(registry.declaration("backbone", name).settings().propagation().spec())  # type: ignore[attr-defined]
     assert {"r", "hops"} <= needs <= {"r", "hops", "self_loops", "combine"}
 
 
@@ -175,9 +185,8 @@ class Pair:
         own = (EAGER.get(choice.method, {}) if eager else {}) | choice.own
         method = method_of(self.federation, backbone, choice.method, **own)
         assert method.not_applicable() is None
-        return train(
-            self.federation, backbone, method, schedule_of(**{"rounds": ROUNDS, **schedule}), 0, chunk_clients=chunk
-        )
+        made = schedule_of(**{"rounds": ROUNDS, **schedule})
+        return train(self.federation, backbone, method, TASK, made, 0, chunk_clients=chunk)
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +263,7 @@ def test_inputs_are_not_written_to(pair: Pair) -> None:
     federation = pair.federation
     features: Any = federation.features
     parts = [federation.labels, federation.role, federation.ptr]
-    for matrix in (federation.operator, features):
+    for matrix in (federation.adjacency, made_of(federation).operator, *made_of(federation).features, features):
         parts += [matrix] if isinstance(matrix, np.ndarray) else [matrix.data, matrix.indices, matrix.indptr]
     before = [part.copy() for part in parts]
     pair._run()
@@ -291,7 +300,8 @@ def test_does_what_sets_it_apart(choice: Choice, pair: Pair) -> None:
     """Otherwise the other checks say nothing about it."""
     if pair.central:
         pytest.skip("not federated")
-    others = [replace(choice, method="fedavg", own={}), replace(choice, own={}), replace(choice, backbone_own={})]
+    others = [replace(choice, method="fedavg", own={}), replace(choice, own={})]
+    others.append(replace(choice, backbone_own=needed(choice.method, choice.backbone)))
     for other in others:
         if other == choice:
             continue
@@ -318,23 +328,25 @@ def divided(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     @cache
     def by(scheme: str) -> Case:
         graph = random_graph(60, 7, 3, 150, seed=3, sparse=True)
-        parts = parts_by(scheme, graph)
+        parts = parts_by(scheme, graph, tmp_path_factory.mktemp("file"))
         role = np.random.default_rng(4).choice([TRAIN, TRAIN, VAL, TEST], graph.num_nodes)
         return case_of(graph, parts, role, tmp_path_factory.mktemp(scheme))
 
     return by
 
 
-def parts_by(scheme: str, graph: Graph) -> list[np.ndarray]:
+def parts_by(scheme: str, graph: Graph, folder: Path) -> list[np.ndarray]:
     graph = replace(graph, clients=np.arange(graph.num_nodes) % 4)
-    return assign_clients(graph, "tiny", scheme, 1 if scheme == "whole" else 4, {}, seed=0).parts
+    (folder / "parts.json").write_text(json.dumps({"clients": [{"nodes": [*range(n, 60, 4)]} for n in range(4)]}))
+    own = {"path": str(folder / "parts.json")} if scheme == "file" else {}
+    return assign_clients(graph, "tiny", scheme, 1 if scheme == "whole" else 4, own, seed=0).parts
 
 
 @pytest.mark.parametrize("scheme", registry.names("scheme"))
-def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str) -> None:
+def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str, tmp_path: Path) -> None:
     graph, same = (random_graph(60, 7, 3, 150, seed=3, sparse=True) for _ in range(2))
-    parts = parts_by(scheme, graph)
-    assert all(np.array_equal(one, other) for one, other in zip(parts, parts_by(scheme, graph), strict=True))
+    parts, again = (parts_by(scheme, graph, tmp_path) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
     assert np.array_equal(graph.edges, same.edges)
     assert np.array_equal(graph.labels, same.labels)
     assert (graph.features != same.features).nnz == 0
@@ -342,10 +354,107 @@ def test_scheme_repeats_and_leaves_the_graph_as_it_is(scheme: str) -> None:
 
 @pytest.mark.parametrize(("method", "scheme"), parameters(ON_SCHEMES, CORE_ON_SCHEMES.__contains__))
 def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callable[[str], Case]) -> None:
-    pair = Pair(Choice(method, default_partner(BACKBONES_OF, method, "sage")), divided(scheme), divided(scheme))
+    partner = default_partner(BACKBONES_OF, method, "sage")
+    choice = Choice(method, partner, backbone_own=needed(method, partner))
+    pair = Pair(choice, divided(scheme), divided(scheme))
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)
+
+
+@pytest.mark.parametrize("task", sorted(set(registry.names("task")) - {DEFAULT_TASK}))
+@pytest.mark.parametrize(
+    ("method", "backbone"),
+    sorted(
+        {(method, default_partner(BACKBONES_OF, method, "gcn")) for method in BACKBONES_OF}
+        | {("fedavg", backbone) for backbone in BACKBONES_OF["fedavg"]}
+    ),
+)
+def test_task_trains_under_every_method_that_asks_for_no_classes(
+    task: str, method: str, backbone: str, case: Case, whole: Case
+) -> None:
+    central = registry.declaration("method", method).constants.get("CENTRALISED", False)
+    federation = (whole if central else case).federation(backbone)
+    made = task_of({"task": {"name": task, "settings": {}}})
+    own = needed(method, backbone)
+    settings = registry.declaration("backbone", backbone).settings(**own)
+    model = registry.module("backbone", backbone).Backbone(settings, federation.num_features, made.outputs(federation))
+
+    def run(chunk: int | None = None) -> Result:
+        federated = method_of(federation, model, method, **EAGER.get(method, {}))
+        if federated.needs_classes and not made.predicts_classes:
+            pytest.skip("reads predictions as classes")
+        return train(federation, model, federated, made, schedule_of(), 0, chunk_clients=chunk)
+
+    found = run()
+    assert found.state == "ok"
+    trains = made.objective(federation).counts > 0
+    assert np.isnan(found.history["train_loss"][:, ~trains]).all()
+    assert np.isfinite(found.history["train_loss"][:, trains]).all()
+    if method == "fedavg":
+        assert found.history["train_loss"][-1, trains].mean() < found.history["train_loss"][0, trains].mean()
+    for reading, predicted in found.predictions.items():
+        assert len(predicted) == len(federation.labels), reading
+    np.testing.assert_allclose(run(1).history["train_loss"], found.history["train_loss"], atol=1e-3)
+    split = {"nodes": federation.nodes, "ptr": federation.ptr, "role": federation.role}
+    targets = made.targets(split, case.graph.labels)
+    scores = made.scores(found.predictions["last"], None, targets, targets.role == TEST)
+    metric = next(iter(metrics_of(task)))
+    kept = made.round_scores(found.predictions["last"], federation, "test")
+    sizes = federation.count(TEST)
+    for mean in ("pooled", "macro"):
+        assert made.score(kept, "test", sizes, mean) == pytest.approx(scores[metric][mean], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", registry.names("sampler"))
+def test_sampler_gives_rows_of_the_targets_client_from_its_stream_alone(name: str, case: Case) -> None:
+    adjacency = case.federation("gcn").adjacency
+    before = [part.copy() for part in (adjacency.data, adjacency.indices, adjacency.indptr)]
+    sampler = registry.module("sampler", name).Sampler(registry.declaration("sampler", name).settings(), adjacency)
+
+    def draw(clients: list[int]) -> list[np.ndarray]:
+        rows = [np.arange(case.ptr[client], case.ptr[client + 1]) for client in clients]
+        ptr = np.cumsum([0, *map(len, rows)]).tolist()
+        streams = [numpy_stream(0, "sampling", client) for client in clients]
+        return np.split(sampler.draw(np.concatenate(rows), ptr, streams), ptr[1:-1])
+
+    together = draw([0, 1, 2, 3])
+    for client, drawn in enumerate(together):
+        start, stop = case.ptr[client : client + 2]
+        assert drawn.shape == (stop - start, sampler.size)
+        assert drawn.dtype == np.int64
+        np.testing.assert_array_equal(drawn[:, 0], np.arange(start, stop))
+        assert start <= drawn.min() <= drawn.max() < stop
+        np.testing.assert_array_equal(draw([client])[0], drawn)
+    assert all(np.array_equal(one, other) for one, other in zip(draw([0, 1, 2, 3]), together, strict=True))
+    now = (adjacency.data, adjacency.indices, adjacency.indptr)
+    assert all(np.array_equal(one, other) for one, other in zip(now, before, strict=True))
+
+
+@pytest.fixture(scope="module")
+def beyond(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """Federations in which not every node has exactly one client (see `beyond_a_cover`)."""
+    return {kind: beyond_a_cover(kind, tmp_path_factory.mktemp(kind)) for kind in BEYOND_A_COVER}
+
+
+@pytest.mark.parametrize(
+    ("method", "backbone"),
+    sorted(
+        {(method, default_partner(BACKBONES_OF, method, "gcn")) for method in BACKBONES_OF}
+        | {("fedavg", backbone) for backbone in BACKBONES_OF["fedavg"]}
+    ),
+)
+@pytest.mark.parametrize("kind", BEYOND_A_COVER)
+def test_clients_may_share_nodes_hold_copies_and_leave_nodes_out(
+    kind: str, method: str, backbone: str, beyond: dict[str, Case]
+) -> None:
+    choice = Choice(method, backbone, backbone_own=needed(method, backbone))
+    pair = Pair(choice, beyond[kind], beyond[kind])
+    if pair.central:
+        pytest.skip("has the whole graph, whatever the partition")
+    assert (pair.federation.copy is not None) == (kind == "copies")
+    assert_sound(pair.run(), pair.federation)
+    assert_close(pair.run(chunk=1), pair.run(), 1e-4)
 
 
 @pytest.mark.parametrize("method", registry.names("method"))
@@ -359,3 +468,4 @@ def test_pairs_that_make_no_sense_say_why(method: str) -> None:
 def test_this_file_sees_the_catalogue() -> None:
     assert {"global", "local", "fedavg", "fedprox", "fedper"} <= set(registry.names("method"))
     assert {"mlp", "gcn", "sgc"} <= set(registry.names("backbone"))
+    assert "tree" in registry.names("sampler")

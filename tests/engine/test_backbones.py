@@ -30,8 +30,8 @@ def logits(case: Case, name: str, parameters: dict[str, Any], **settings: Any) -
     backbone = backbone_of(federation, name, **settings)
     stacked = {key: torch.tensor(value, dtype=torch.float32).unsqueeze(0) for key, value in parameters.items()}
     assert set(stacked) == set(backbone.initial(torch.Generator()))
-    view = federation.view([0], backbone.hops, backbone.propagations, training=False)
-    return backbone.forward(stacked, view, no_dropout).logits.flatten().tolist()
+    batch = backbone.batch(federation, np.array([0]))
+    return backbone.forward(stacked, batch, no_dropout).logits.flatten().tolist()
 
 
 LINEAR = {"0.weight": [[1.0]], "0.bias": [0.0]}
@@ -96,7 +96,7 @@ def test_gamlp_of_two_nodes(tmp_path: Path, sparse: bool) -> None:
 
 def test_gamlp_starts_in_the_range_of_rectifiers_and_has_a_slope_for_each_hidden_layer() -> None:
     settings = registry.declaration("backbone", "gamlp").settings(hidden=8, depth=3)
-    backbone = registry.module("backbone", "gamlp").Backbone(settings, features=40, classes=4)
+    backbone = registry.module("backbone", "gamlp").Backbone(settings, features=40, outputs=4)
     start = backbone.initial(torch.Generator().manual_seed(0))
     for layer, (rows, columns) in enumerate([(40, 8), (8, 8), (8, 4)]):
         bound = (12 / (rows + columns)) ** 0.5
@@ -128,8 +128,8 @@ def test_gat_of_an_edge_and_a_lonely_node(tmp_path: Path, sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("name", registry.names("backbone"))
-def test_clients_in_any_view_see_what_they_see_alone(tmp_path: Path, name: str) -> None:
-    """Views of some clients, of some output rows, and of filled features give the logits of the whole."""
+def test_clients_in_any_batch_see_what_they_see_alone(tmp_path: Path, name: str) -> None:
+    """Batches of some clients, of some targets, and of filled features give the logits of the whole."""
     case = tiny_case(tmp_path)
     federation = case.federation(name)
     backbone = backbone_of(federation, name)
@@ -140,9 +140,9 @@ def test_clients_in_any_view_see_what_they_see_alone(tmp_path: Path, name: str) 
 
     def of(clients: list[int], filled: bool = False, **chosen: Any) -> tuple[np.ndarray, torch.Tensor]:
         source = replace(case, filled=filled).federation(name)
-        view = source.view(clients, backbone.hops, backbone.propagations, training=False, **chosen)
+        batch = backbone.batch(source, np.array(clients), **chosen)
         own = {key: value[clients] for key, value in parameters.items()}
-        return view.rows.numpy(), backbone.forward(own, view, no_dropout).logits
+        return batch.targets.numpy(), backbone.forward(own, batch, no_dropout).logits
 
     rows, whole = of([0, 1, 2])
     assert rows.tolist() == list(range(30))
@@ -153,6 +153,6 @@ def test_clients_in_any_view_see_what_they_see_alone(tmp_path: Path, name: str) 
         torch.testing.assert_close(part, whole[rows])
     for clients, wanted in (([0, 1, 2], [3, 14, 15, 29]), ([0, 2], [0, 1, 12, 25]), ([1, 2], [16])):
         for filled in (False, True):
-            rows, part = of(clients, filled, outputs=np.array(wanted))
+            rows, part = of(clients, filled, targets=np.array(wanted))
             assert rows.tolist() == wanted
             torch.testing.assert_close(part, whole[wanted], rtol=1e-5, atol=1e-5)

@@ -9,13 +9,27 @@ import oracle
 import pytest
 import scipy.sparse as sp
 import torch
-from federations import TEST, TRAIN, VAL, Case, backbone_of, case_of, method_of, random_graph, schedule_of
+from federations import (
+    TASK,
+    TEST,
+    TRAIN,
+    VAL,
+    Case,
+    backbone_of,
+    case_of,
+    made_of,
+    method_of,
+    random_graph,
+    schedule_of,
+)
 from torch.nn.functional import cross_entropy
 
 from fglbench import registry
-from fglbench.federation.batches import Batches, sampled_mean
-from fglbench.federation.federation import Federation, View
+from fglbench.backbones.base import Backbone
+from fglbench.federation.batches import Batches, batches_of, sampled_mean
+from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
+from fglbench.federation.propagation_batch import PropagationBatch
 from fglbench.federation.record import Result
 from fglbench.seeding import numpy_stream, torch_stream
 
@@ -38,13 +52,20 @@ def run(
 ) -> Result:
     backbone = backbone_of(federation, name, **{"hidden": 8, **(settings or {})})
     method = method_of(federation, backbone, "fedavg")
-    return train(federation, backbone, method, schedule_of(**schedule), 3, chunk_clients=chunk)
+    return train(federation, backbone, method, TASK, schedule_of(**schedule), 3, chunk_clients=chunk)
 
 
 def assert_close(one: Result, other: Result, tolerance: float) -> None:
     for key, tensor in one.parameters["last"].items():
         torch.testing.assert_close(tensor, other.parameters["last"][key], rtol=0, atol=tolerance)
     np.testing.assert_allclose(one.history["train_loss"], other.history["train_loss"], rtol=0, atol=tolerance)
+
+
+def steps_of(federation: Federation, size: int | None, name: str, **settings: Any) -> Batches:
+    """The batches of seed 0."""
+    made = batches_of(backbone_of(federation, name, **settings), size, 0, federation.num_clients, "cpu")
+    made.use(federation, TASK.objective(federation))
+    return made
 
 
 @pytest.mark.parametrize("name", BACKBONES)
@@ -102,31 +123,31 @@ def test_a_batch_of_all_nodes_is_the_full_batch(tiny: Case, name: str) -> None:
 
 def test_every_training_node_is_in_one_batch_and_clients_with_fewer_sit_out(tiny: Case) -> None:
     federation = tiny.federation("mlp")
-    batches = Batches(federation, backbone_of(federation, "mlp"), SIZE, 0, "cpu")
+    batches = steps_of(federation, SIZE, "mlp")
     epochs = [list(batches.epoch(np.arange(3))) for _ in range(4)]
     one = epochs[0]
-    assert [view.clients.tolist() for view in one] == [[0, 1, 2], [0, 1]]
-    assert [np.diff(view.ptrs[-1]).tolist() for view in one] == [[3, 3, 3], [2, 2]]
-    seen = np.sort(np.concatenate([view.rows.numpy() for view in one]))
+    assert [batch.clients.tolist() for batch in one] == [[0, 1, 2], [0, 1]]
+    assert [np.diff(batch.target_ptr).tolist() for batch in one] == [[3, 3, 3], [2, 2]]
+    seen = np.sort(np.concatenate([batch.targets.numpy() for batch in one]))
     np.testing.assert_array_equal(seen, np.flatnonzero(federation.role == TRAIN))
-    assert len({str(views[0].rows.tolist()) for views in epochs}) > 1
-    single = Batches(federation, backbone_of(federation, "mlp"), 4, 0, "cpu")
-    assert [view.clients.tolist() for view in single.epoch(np.arange(3))] == [[0, 1, 2], [0, 1]]
+    assert len({str(epoch[0].targets.tolist()) for epoch in epochs}) > 1
+    single = steps_of(federation, 4, "mlp")
+    assert [batch.clients.tolist() for batch in single.epoch(np.arange(3))] == [[0, 1, 2], [0, 1]]
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.7])
-def test_views_of_chunks_are_not_kept(tiny: Case, monkeypatch: pytest.MonkeyPatch, participation: float) -> None:
-    made: list[weakref.ref[View]] = []
+def test_batches_of_chunks_are_not_kept(tiny: Case, monkeypatch: pytest.MonkeyPatch, participation: float) -> None:
+    made: list[weakref.ref[PropagationBatch]] = []
     alive: list[int] = []
-    build = Federation.view
+    build = Backbone.batch
 
-    def watched(*arguments: Any, **named: Any) -> View:
-        view = build(*arguments, **named)
-        made.append(weakref.ref(view))
+    def watched(*arguments: Any, **named: Any) -> PropagationBatch:
+        batch = build(*arguments, **named)
+        made.append(weakref.ref(batch))
         alive.append(sum(own() is not None for own in made))
-        return view
+        return batch
 
-    monkeypatch.setattr(Federation, "view", watched)
+    monkeypatch.setattr(Backbone, "batch", watched)
     run(tiny.federation("gcn"), "gcn", 1, participation=participation)
     assert len(made) > 6
     assert max(alive) <= 3  # the one in use, the last of training, the last of evaluation
@@ -149,7 +170,7 @@ def test_as_many_neighbours_as_there_are_is_full_sage(tiny: Case, batch_size: in
     full = run(tiny.federation("sage"), "sage", batch_size=batch_size)
     many = {"neighbours": 30}
     drawn = tiny.federation("sage", **many)
-    assert drawn.propagated == 0
+    assert made_of(drawn).hops == 0
     assert_close(run(drawn, "sage", settings=many, batch_size=batch_size), full, 1e-5)
 
 
@@ -172,18 +193,18 @@ def test_chunks_change_no_draw_of_neighbours(tiny: Case, batch_size: int | None,
 
 def test_neighbours_are_drawn_anew_for_every_layer_and_step_and_at_most_so_many(tiny: Case, tmp_path: Path) -> None:
     federation = tiny.federation("sage", neighbours=2, depth=3)
-    batches = Batches(federation, backbone_of(federation, "sage", neighbours=2, depth=3), None, 0, "cpu")
+    batches = steps_of(federation, None, "sage", neighbours=2, depth=3)
     (one,), (other,) = (list(batches.epoch(np.arange(2))) for _ in range(2))
     first, second, third = (operator.matrix for operator in (*one.lead, *one.operators))
-    degrees = np.diff(federation.operator.indptr)[: tiny.ptr[2]]
+    degrees = np.diff(made_of(federation).operator.indptr)[: tiny.ptr[2]]
     assert degrees.max() > 2
     for operator, rows in ((first, one.levels[1]), (second, one.levels[2]), (third, one.levels[3])):
         np.testing.assert_array_equal(np.diff(operator.indptr), np.minimum(degrees[rows], 2))
-    last = [view.operators[-1].matrix for view in (one, other)]
-    sources = [view.levels[-2] for view in (one, other)]
+    last = [batch.operators[-1].matrix for batch in (one, other)]
+    sources = [batch.levels[-2] for batch in (one, other)]
     drawn = [own[operator.indices].tolist() for own, operator in zip(sources, last, strict=True)]
     assert drawn[0] != drawn[1]
     for own, operator in zip(sources, last, strict=True):
         for row, target in enumerate(one.levels[-1]):
-            known = federation.operator[target].indices
+            known = made_of(federation).operator[target].indices
             assert set(own[operator[row].indices]) <= set(known)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from federations import Case, backbone_of, case_of, method_of, schedule_of, tiny_case
-from pairs import CORE, PAIRS, in_each_way, parameters
+from federations import TASK, Case, backbone_of, case_of, method_of, schedule_of, tiny_case
+from pairs import CORE, PAIRS, in_each_way, needed, parameters
 from pretend_card import on_card, pretend_card
 from safetensors.numpy import load_file
 
@@ -119,14 +119,16 @@ def trained(
     **schedule: Any,
 ) -> tuple[Result, dict[str, np.ndarray]]:
     """A run on a device, and the logits of its readings."""
-    settings = of_backbone or {}
+    settings = needed(method, backbone) | (of_backbone or {})
     federation = cases.federation(method, backbone, dense, inductive, **settings)
     model = backbone_of(federation, backbone, **settings)
     federated = method_of(federation, model, method, **{**SHORTER.get(method, {}), **(of_method or {})})
     assert federated.not_applicable() is None
-    result = run_rounds(federation, model, federated, schedule_of(**schedule), 0, device=device, chunk_clients=chunk)
+    result = run_rounds(
+        federation, model, federated, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk
+    )
     assert result.state == "ok"
-    return result, reading_logits(result, model, device, chunk)
+    return result, reading_logits(result, model, TASK, 0, device, chunk)
 
 
 def assert_same(cases: Cases, *pair: str, **way: Any) -> None:

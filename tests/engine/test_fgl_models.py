@@ -11,25 +11,27 @@ import plain_strategies
 import pytest
 import scipy.sparse as sp
 import torch
-from federations import Case, backbone_of, method_of, schedule_of, tiny_case
+from federations import TASK, Case, backbone_of, made_of, method_of, schedule_of, tiny_case
 from sklearn.metrics.pairwise import cosine_similarity
 from test_laws import assert_same, make_five, run
 from test_strategies import SEED, SETTINGS, assert_oracle, plan_of
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
 from fglbench.errors import ComponentError
-from fglbench.federation.adjacency import adjacency_of, normalised
 from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.loop import train
-from fglbench.federation.operators import SparseOperator
+from fglbench.federation.operators import SparseOperator, no_dropout
+from fglbench.federation.parameters import Parameters, stack
 from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
+from fglbench.federation.phases import Phase
 from fglbench.methods import base, fedsage_plus
-from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean, vectors_of
-from fglbench.methods._mending import impair, mend
+from fglbench.methods._generator import Generator, Hidden, Recovery, vectors_of
+from fglbench.methods._mending import MEAN, impair, mend
+from fglbench.methods._nearest import Candidates, others_mean
 from fglbench.methods.fedgl import mean_of_holders, nearest, pseudo_labels
-from fglbench.seeding import derive
+from fglbench.seeding import derive, torch_stream
 
 
 def paths() -> Federation:
@@ -42,9 +44,8 @@ def paths() -> Federation:
         labels=np.array([0, 1, 0, 1, 0]),
         role=np.array([1, 2, 3, 1, 3], dtype=np.int8),
         classes=2,
-        operator=normalised(adjacency, 0.0, self_loops=False),
-        features=sp.csr_matrix(np.arange(10, dtype=np.float32).reshape(5, 2)),
-        combine="each",
+        adjacency=adjacency,
+        x=sp.csr_matrix(np.arange(10, dtype=np.float32).reshape(5, 2)),
     )
 
 
@@ -62,7 +63,7 @@ def filled(features: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_added_neighbours_stand_behind_their_client_and_change_the_mean(sparse: bool) -> None:
-    own = paths() if sparse else replace(paths(), features=filled(paths().features))
+    own = paths() if sparse else replace(paths(), x=filled(paths().features))
     generated = np.array([[10, 0], [20, 0], [30, 0]], dtype=np.float32)
     mended, added = mend(own, np.array([1, 1, 3]), generated)
     assert mended.ptr.tolist() == [0, 5, 8]
@@ -75,11 +76,11 @@ def test_added_neighbours_stand_behind_their_client_and_change_the_mean(sparse: 
     x = filled(mended.features)
     assert x[:, 0].tolist() == [0, 2, 4, 10, 20, 6, 8, 30]
     # Node 1 has 0, 2 and the two added ones, (0 + 4 + 10 + 20) / 4; node 3, at 5, has 4 and an added one.
-    assert (mended.operator @ x)[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
-    ahead, _ = mend(own, np.array([1, 1, 3]), generated, ahead=True)
-    assert ahead.hop_features is not None
-    np.testing.assert_allclose(filled(ahead.hop_features[0]), mended.operator @ x, rtol=1e-6)
-    assert (mended.propagated, ahead.propagated) == (0, 1)
+    mean = mended.propagated(MEAN)
+    assert (mean.operator @ x)[:, 0].tolist() == [2, 8.5, 2, 2, 2, 19, 6, 6]
+    ahead = mend(own, np.array([1, 1, 3]), generated, ahead=True)[0].propagated(MEAN)
+    np.testing.assert_allclose(filled(ahead.features[1]), mean.operator @ x, rtol=1e-6)
+    assert (mean.hops, ahead.hops) == (0, 1)
     assert filled(mend(own, np.array([1]), None)[0].features)[:, 0].tolist() == [0, 2, 4, 0, 6, 8]
 
 
@@ -122,13 +123,13 @@ def test_missing_neighbours_are_those_that_the_hidden_nodes_were(tiny: Case, sha
     federation = tiny.federation("sage")
     clients = np.arange(3)
     found = impair(federation, share, 5, clients)
-    before = np.diff(adjacency_of(federation.operator).indptr)
+    before = np.diff(federation.adjacency.indptr)
     sizes = np.diff(federation.ptr)
     hidden = [min(int(share * size), size - 1) for size in sizes]
     assert np.diff(found.federation.ptr).tolist() == (sizes - hidden).tolist()
     known = {row.tobytes(): degree for row, degree in zip(filled(federation.features), before, strict=True)}
     total = np.array([known[row.tobytes()] for row in filled(found.federation.features)])
-    np.testing.assert_array_equal(found.missing, total - np.diff(adjacency_of(found.federation.operator).indptr))
+    np.testing.assert_array_equal(found.missing, total - np.diff(found.federation.adjacency.indptr))
     assert (found.missing.sum() > 0) == (share > 0)
 
 
@@ -145,10 +146,10 @@ def test_vectors_of_counts_go_by_client_number_and_node() -> None:
 def test_nearest_of_other_clients_against_all_distances(monkeypatch: pytest.MonkeyPatch, sparse: bool) -> None:
     federation = paths()
     dense = np.array([[0, 0], [4, 0], [0, 4], [1, 1], [5, 5]], dtype=np.float32)
-    federation = replace(federation, features=sp.csr_matrix(dense) if sparse else dense)
+    federation = replace(federation, x=sp.csr_matrix(dense) if sparse else dense)
     vectors = torch.tensor([[1.0, 0.0], [3.5, 3.5], [0.0, 3.0]])
-    monkeypatch.setattr("fglbench.methods._generator._BLOCK", {"cpu": 4})
-    monkeypatch.setattr("fglbench.methods._generator._FEWEST", 1)
+    monkeypatch.setattr("fglbench.methods._nearest._BLOCK", {"cpu": 4})
+    monkeypatch.setattr("fglbench.methods._nearest._FEWEST", 1)
     found = others_mean(
         Candidates(federation.features, federation.ptr, "cpu"), federation, vectors, np.array([0, 0, 1])
     )
@@ -159,17 +160,20 @@ def test_nearest_of_other_clients_against_all_distances(monkeypatch: pytest.Monk
     assert mean.tolist() == [[2.5, 0.5]]  # of (4, 0), at a squared distance of 9 and not 17, and (1, 1)
 
 
-def plain_losses(generator: Generator, settings: Any, federation: Federation, others: bool) -> list[float]:
+def plain_losses(parameters: Parameters, settings: Any, federation: Federation, others: bool) -> list[float]:
     """One client after another, with dense matrices and a loop over vectors."""
     found = []
     x_all = torch.from_numpy(filled(federation.features))
     whole = impair(federation, settings.hidden_share, 3, np.arange(3))
     for client in range(3):
         start, stop = whole.federation.ptr[client : client + 2]
-        a = torch.from_numpy((adjacency_of(whole.federation.operator)[start:stop, start:stop]).toarray())
+        a = torch.from_numpy(whole.federation.adjacency[start:stop, start:stop].toarray())
         x = torch.from_numpy(filled(whole.federation.features)[start:stop])
         lost = whole.lost[start:stop].toarray()
-        one = {part: {name: own[client] for name, own in held.items()} for part, held in generator.parameters.items()}
+        one: dict[str, Parameters] = {"encoder": {}, "head": {}, "classifier": {}}
+        for name, own in parameters.items():
+            part, _, rest = name.partition(".")
+            one[part][rest] = own[client]
 
         def sage(p: Any, a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
             mean = a / a.sum(1, keepdim=True).clamp(min=1)
@@ -217,30 +221,36 @@ def test_losses_of_the_generator_against_a_plain_loop(tmp_path: Path, others: bo
     federation = tiny_case(tmp_path, sparse=sparse).federation("sage", propagate=False)
     clients = np.arange(3)
     settings = fedsage_plus.Settings(hidden_share=0.4, neighbours=2, width=5)
-    generator = Generator(settings, 7, 3, clients, 3, "cpu")
-    hidden = Hidden(federation, clients, 2, 0.4, 3)
-    whose = np.repeat(clients, np.diff(hidden.vector_ptr))
-    everyone = Candidates(federation.features, federation.ptr, "cpu")
-    pull = (lambda vectors: others_mean(everyone, federation, vectors, whose)) if others else None
-    losses = generator.losses(generator.encode(hidden.federation)(), hidden, pull)
-    with torch.no_grad():
-        expected = plain_losses(generator, settings, federation, others)
-    np.testing.assert_allclose(losses.detach().numpy(), expected, rtol=1e-4)
+    generator = Generator(settings, federation, 3, "cpu")
+    parameters = stack(generator.initial(torch_stream(3, "fedsage+ initialisation")), 3)
+    hidden = generator.batch(federation, clients)
+    output = generator.forward(parameters, hidden, no_dropout)
+    number = settings.epochs if others else settings.epochs - 1  # the first federated epoch, and the one before it
+    step: Any = base.Step(number, 0, clients, parameters, parameters, {}, output, hidden, schedule_of())  # type: ignore[arg-type]
+    losses = Recovery(settings, generator, federation).loss(step)
+    expected = plain_losses(parameters, settings, federation, others)
+    np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-4)
 
 
 def test_generator_learns_how_many_neighbours_are_missing(tiny: Case) -> None:
     federation = tiny.federation("sage")
-    settings = fedsage_plus.Settings(hidden_share=0.4, epochs=40, federated_epochs=0)
-    generator = Generator(settings, 7, 3, np.arange(3), 3, "cpu")
-    hidden = Hidden(federation, np.arange(3), 5, 0.4, 3)
+    backbone = backbone_of(federation, "sage")
+    method: Any = method_of(federation, backbone, "fedsage+", hidden_share=0.4, epochs=40, federated_epochs=0)
+    hidden, errors = Hidden(federation, np.arange(3), 5, 0.4, 3), []
+    finish = method.finish
 
-    def error() -> float:
-        z = generator.encode(hidden.federation)()
-        return smooth_l1_loss(generator.degrees(z, hidden.ptr), hidden.missing).item()
+    def measured(phase: Phase, parameters: Parameters) -> Federation | None:
+        if phase.name == "generator":
+            start = stack(method._generator.initial(torch_stream(3, "fedsage+ initialisation")), 3)
+            for own in (start, parameters):
+                found = method._generator.forward(own, hidden, no_dropout).degrees
+                errors.append(smooth_l1_loss(found, hidden.missing).item())
+        return finish(phase, parameters)
 
-    before = error()
-    generator.train(hidden, None)
-    assert error() < before / 2
+    method.finish = measured
+    train(federation, backbone, method, TASK, schedule_of(rounds=1), 3)
+    before, after = errors
+    assert after < before / 2
 
 
 # ---- FedSage+
@@ -264,8 +274,9 @@ def test_memory_limit_counts_generated_nodes_as_if_they_were_there(tmp_path: Pat
     mended, _ = mend(federation, owners, features, ahead=True)
     counted: Any = clients_at_once  # limits below one MiB, for graphs as small as these
     for width, memory in product((1, 1000), np.geomspace(1e-3, 10, 60)):
-        assert counted(federation, width, 10, memory, added_rows=added) == counted(mended, width, 10, memory)
-    assert clients_at_once(federation, 1000, 10, 1, added_rows=added) < clients_at_once(federation, 1000, 10, 1)
+        with_added = counted(federation, MEAN, width, 10, memory, added_rows=added)
+        assert with_added == counted(mended, MEAN, width, 10, memory)
+    assert counted(federation, MEAN, 1000, 10, 1, added_rows=added) < counted(federation, MEAN, 1000, 10, 1)
 
 
 def test_fedsage_plus_predicts_the_split_and_counts_its_exchange(tiny: Case) -> None:
@@ -301,7 +312,7 @@ def test_fedgl(tmp_path: Path, optimiser: str, lr: float, participation: float, 
     own = {"label_weight": 0.7, "confidence": 0.4, "edge_weight": 0.3}
     method: Any = method_of(federation, backbone, "fedgl", neighbours=12, **own)
     schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
-    result = train(federation, backbone, method, schedule_of(**schedule), SEED, chunk_clients=chunk)
+    result = train(federation, backbone, method, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk)
     plan = plan_of(5, participation, local_epochs=3, lr=lr)
     plain = plain_strategies.FedGL(np.split(nodes, five.ptr[1:-1]), **own)
     assert_oracle(five, result, plan, plain, optimiser)
@@ -309,7 +320,9 @@ def test_fedgl(tmp_path: Path, optimiser: str, lr: float, participation: float, 
     assert np.count_nonzero(method._labels >= 0) > 3
     clients = oracle.clients_of(five.graph, five.nodes, five.ptr, five.role)
     expected = torch.block_diag(*(plain.operator(i, client) for i, client in enumerate(clients)))
-    np.testing.assert_allclose(result.graphs["last"].operator.toarray(), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        result.graphs["last"].propagated(backbone.propagation).operator.toarray(), expected, atol=1e-6
+    )
     assert max(own.sum() for own in plain.joined) > 0
 
 
@@ -336,8 +349,8 @@ def test_graphs_that_change_need_features_as_they_are(tmp_path: Path) -> None:
         run(case.federation("gcn"), "fedgl")
     raw = case.federation("gcn", propagate=False)
     sparse = tiny_case(tmp_path / "sparse").federation("gcn")
-    assert raw.propagated == 0
-    assert isinstance(raw.features, np.ndarray)
+    assert made_of(raw).hops == 0
+    assert isinstance(made_of(raw).features[0], np.ndarray)
     dense, same = run(raw, "fedgl"), run(sparse, "fedgl")
     assert len(np.unique(dense.predictions["last"])) > 1
     for name, tensor in dense.parameters["last"].items():
@@ -374,12 +387,12 @@ def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) ->
     federation = replace(federation, nodes=nodes, role=role)
     backbone = backbone_of(federation, "gcn", hidden=8)
     method: Any = method_of(federation, backbone, "fedgl", confidence=0.0)
-    result = train(federation, backbone, method, schedule_of(), 0)
+    result = train(federation, backbone, method, TASK, schedule_of(), 0)
     assert (method._labels[role == TRAIN] == -1).all()
     assert (method._labels[role != TRAIN] >= 0).all()
     assert method._labels[[0, 1]].tolist() == method._labels[[13, 14]].tolist()
-    joined = adjacency_of(result.graphs["last"].operator)
-    assert joined.nnz > adjacency_of(federation.operator).nnz
+    joined = result.graphs["last"].adjacency
+    assert joined.nnz > federation.adjacency.nnz
     assert (federation.client_of[joined.tocoo().row] == federation.client_of[joined.tocoo().col]).all()
 
 
@@ -394,15 +407,17 @@ def test_fedgl_needs_a_backbone_that_reads_all_neighbours_for_its_weights(tiny: 
     assert method_of(federation, backbone_of(federation, "sage"), "fedgl").not_applicable() is None
 
 
-def test_views_to_score_a_rebuilt_graph_on_are_time_of_evaluation(tiny: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_to_score_a_rebuilt_graph_on_are_time_of_evaluation(
+    tiny: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seconds = [0.0]
-    build = Evaluator._view
+    build = Evaluator._batches
 
     def slowly(*arguments: Any) -> Any:
         seconds[0] += 1.0
         return build(*arguments)
 
-    monkeypatch.setattr(Evaluator, "_view", slowly)
+    monkeypatch.setattr(Evaluator, "_batches", slowly)
     monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: seconds[0])
     result = run(tiny.federation(), "fedgl", rounds=4)
     assert (result.train_seconds, result.eval_seconds) == (0.0, 4.0)
@@ -411,7 +426,7 @@ def test_views_to_score_a_rebuilt_graph_on_are_time_of_evaluation(tiny: Case, mo
 def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
     federation = tiny.federation("gcn")
     method: Any = method_of(federation, backbone_of(federation, "gcn", hidden=8), "fedgl", confidence=0.0)
-    train(federation, method.backbone, method, schedule_of(rounds=1), 0)
+    train(federation, method.backbone, method, TASK, schedule_of(rounds=1), 0)
     labels, edges = method._labels.copy(), method._edges.copy()
     drawn = np.array([1])
     away = ~np.isin(federation.client_of, drawn)
@@ -420,8 +435,8 @@ def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
     size = int((~away).sum())
     weights = torch.zeros(3).index_fill(0, torch.from_numpy(drawn), 1.0)
     sent = {"predictions": torch.eye(3)[[2] * size], "embeddings": torch.ones(size, 4)}
-    round = base.Round(1, drawn, weights, {}, {}, schedule_of(), lambda: torch.zeros(0), sent)
-    method.after(round, {})
+    round = base.Round(1, drawn, weights, {}, {}, schedule_of(), sent)
+    method.server_update(round, {})
     np.testing.assert_array_equal(method._labels, np.where(away, labels, other))
     assert (method._edges != edges)[away].nnz == 0
     assert (method._edges != edges)[~away].nnz > 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from federations import TEST, Case, backbone_of, make_split, method_of, random_graph, schedule_of, tiny_case
+from federations import TASK, TEST, Case, backbone_of, make_split, method_of, random_graph, schedule_of, tiny_case
 from torch_geometric.nn import GCNConv
 
 from fglbench.datasets.base import Graph
@@ -23,7 +23,7 @@ SPEC = {"features": "raw", "r": 0.5, "hops": 1}
 def trained(case: Case, method: str) -> tuple[Result, tuple]:
     federation = case.federation(**SETTINGS)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
-    result = train(federation, backbone, method_of(federation, backbone, method), schedule_of(), seed=3)
+    result = train(federation, backbone, method_of(federation, backbone, method), TASK, schedule_of(), seed=3)
     return result, (federation, backbone)
 
 
@@ -48,7 +48,7 @@ def test_every_model_is_tested_on_the_whole_graph(tmp_path: Path, method: str, m
     case = tiny_case(tmp_path, sparse=sparse)
     result, (_, backbone) = trained(case, method)
     whole = load_global_test(case.graph_folder, case.prepared_folder(SPEC), SPEC, "whole")
-    found = global_test(result, whole, backbone, logits=True)
+    found = global_test(result, whole, backbone, TASK, 3, logits=True)
     tested = np.unique(case.nodes[case.role == TEST])
     for reading in ("val", "last", "test"):
         assert found[f"{reading}_global"].shape == (models, len(tested))
@@ -63,14 +63,18 @@ def test_without_logits_only_classes_are_kept(tmp_path: Path) -> None:
     case = tiny_case(tmp_path)
     result, (_, backbone) = trained(case, "fedavg")
     whole = load_global_test(case.graph_folder, case.prepared_folder(SPEC), SPEC, "whole")
-    assert sorted(global_test(result, whole, backbone, logits=False)) == ["last_global", "test_global", "val_global"]
+    assert sorted(global_test(result, whole, backbone, TASK, 3, logits=False)) == [
+        "last_global",
+        "test_global",
+        "val_global",
+    ]
 
 
 @pytest.mark.parametrize("chunk", [None, 1])
 def test_logits_of_a_reading_belong_to_its_predictions(tmp_path: Path, chunk: int | None) -> None:
     case = tiny_case(tmp_path)
     result, (_, backbone) = trained(case, "local")
-    found = reading_logits(result, backbone, chunk_clients=chunk)
+    found = reading_logits(result, backbone, TASK, 3, chunk_clients=chunk)
     for reading in ("val", "last", "test"):
         np.testing.assert_array_equal(found[f"{reading}_logits"].argmax(1), result.predictions[reading])
     for client in range(3):
@@ -86,9 +90,9 @@ def test_the_held_out_graph_is_tested_on_all_its_labelled_nodes(tmp_path: Path) 
     preprocess(folder, partition, SPEC, [0], tmp_path / "prepared")
     federation = load_federation(folder, tmp_path / "prepared" / "seed0", SPEC)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
-    result = train(federation, backbone, method_of(federation, backbone, "fedavg"), schedule_of(), seed=3)
+    result = train(federation, backbone, method_of(federation, backbone, "fedavg"), TASK, schedule_of(), seed=3)
     tested = load_global_test(folder, tmp_path / "prepared" / "seed0", SPEC, "held_out")
-    found = global_test(result, tested, backbone, logits=True)
+    found = global_test(result, tested, backbone, TASK, 3, logits=True)
     held_out = load_split(partition / "seed0").held_out
     assert len(held_out) == 15
     expected = pyg_logits(graph, held_out, result.parameters["last"], 0)[graph.labels[held_out] >= 0]

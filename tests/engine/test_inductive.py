@@ -8,13 +8,26 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from federations import TEST, TRAIN, VAL, Case, backbone_of, case_of, changed_unseen, method_of, schedule_of, tiny_case
+from federations import (
+    TASK,
+    TEST,
+    TRAIN,
+    VAL,
+    Case,
+    backbone_of,
+    case_of,
+    changed_unseen,
+    made_of,
+    method_of,
+    schedule_of,
+    tiny_case,
+)
 from test_oracle import BACKBONES
 from torch_geometric.nn import GCNConv, SAGEConv
 
-from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
+from fglbench.federation.propagation import normalised
 from fglbench.federation.record import Result
 from fglbench.partition.subgraph import induced_edges
 from fglbench.seeding import torch_stream
@@ -24,7 +37,7 @@ from fglbench.stages.preprocess import load_global_test
 def run(federation: Federation, backbone_name: str, method_name: str, own: dict[str, Any], **settings: Any) -> Result:
     backbone = backbone_of(federation, backbone_name, **settings)
     method = method_of(federation, backbone, method_name, **own)
-    return train(federation, backbone, method, schedule_of(), seed=3)
+    return train(federation, backbone, method, TASK, schedule_of(), seed=3)
 
 
 @pytest.fixture
@@ -46,14 +59,16 @@ def test_the_graphs_of_training_are_induced_and_the_others_whole(tmp_path: Path,
     assert whole.nodes.tolist() == case.nodes.tolist()
     assert federation.ptr.tolist() == [int(seen[:stop].sum()) for stop in case.ptr]
     expected = induced_edges(case.graph, case.nodes, case.ptr)[seen][:, seen]
-    assert (adjacency_of(federation.operator) != expected).nnz == 0
-    assert (adjacency_of(whole.operator) != induced_edges(case.graph, case.nodes, case.ptr)).nnz == 0
-    x = case.graph.features[federation.nodes]
-    if sparse:
-        assert (federation.features != x).nnz == 0  # type: ignore[union-attr]
-    else:
-        np.testing.assert_allclose(federation.features, federation.operator @ x, rtol=0, atol=1e-6)
-        np.testing.assert_allclose(whole.features, whole.operator @ case.graph.features[case.nodes], rtol=0, atol=1e-6)
+    assert (federation.adjacency != expected).nnz == 0
+    assert (whole.adjacency != induced_edges(case.graph, case.nodes, case.ptr)).nnz == 0
+    for graphs in (federation, whole):
+        made, x = made_of(graphs), case.graph.features[graphs.nodes]
+        np.testing.assert_allclose(made.operator.toarray(), normalised(graphs.adjacency, 0.5).toarray())
+        if sparse:
+            assert (made.features[0] != x).nnz == (graphs.features != x).nnz == 0  # type: ignore[union-attr]
+        else:
+            np.testing.assert_allclose(made.features[0], made.operator @ x, rtol=0, atol=1e-6)
+            np.testing.assert_array_equal(graphs.features, x)
 
 
 def test_the_whole_graphs_are_those_of_the_transductive_setting(tiny: Case) -> None:
@@ -62,7 +77,8 @@ def test_the_whole_graphs_are_those_of_the_transductive_setting(tiny: Case) -> N
     assert one.scored is one
     for name in ("ptr", "labels", "role"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (one.operator != other.operator).nnz == 0
+    assert (one.adjacency != other.adjacency).nnz == 0
+    assert (made_of(one).operator != made_of(other).operator).nnz == 0
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedgta", "fedsage+"])
@@ -90,7 +106,7 @@ def test_unseen_nodes_are_in_no_batch_and_no_drawn_neighbourhood(tmp_path: Path)
         federation = each.federation("sage", inductive=True, neighbours=2)
         backbone = backbone_of(federation, "sage", neighbours=2)
         method = method_of(federation, backbone, "fedavg")
-        found.append(train(federation, backbone, method, schedule_of(batch_size=2), seed=3).parameters["last"])
+        found.append(train(federation, backbone, method, TASK, schedule_of(batch_size=2), seed=3).parameters["last"])
     assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
 
 
@@ -181,7 +197,7 @@ def test_fedgl_keeps_its_edges_among_seen_nodes(tiny: Case) -> None:
     federation = tiny.federation("gcn", inductive=True)
     result = run(federation, "gcn", "fedgl", {})
     scored, whole = result.graphs["last"], federation.scored
-    added = adjacency_of(scored.operator) - adjacency_of(whole.operator)
+    added = scored.adjacency - whole.adjacency
     assert added.nnz
     seen = ~np.isin(whole.role, (VAL, TEST))
     assert not added[~seen].nnz
@@ -191,12 +207,23 @@ def test_fedgl_keeps_its_edges_among_seen_nodes(tiny: Case) -> None:
 def test_fedsage_plus_mends_both_graphs(tiny: Case) -> None:
     federation = tiny.federation("sage", inductive=True)
     backbone = backbone_of(federation, "sage")
-    prepared = method_of(federation, backbone, "fedsage+", epochs=3).prepare(0, "cpu", 3).federation
-    assert prepared.given is not None
-    assert prepared.scored.given is not None
-    assert (len(prepared.given), len(prepared.scored.given)) == (len(federation.labels), len(tiny.nodes))
-    np.testing.assert_array_equal(prepared.role[prepared.given], federation.role)
-    np.testing.assert_array_equal(prepared.scored.role[prepared.scored.given], tiny.role)
+    method, found = method_of(federation, backbone, "fedsage+", epochs=3), []
+    finish = method.finish
+
+    def keep(*arguments: Any) -> Federation | None:
+        found.append(finish(*arguments))
+        return found[-1]
+
+    method.finish = keep  # type: ignore[method-assign]
+    result = train(federation, backbone, method, TASK, schedule_of(rounds=1), 0)
+    mended, last = found
+    assert last is None
+    assert mended.scored is result.graphs["last"]
+    assert mended.given is not None
+    assert mended.scored.given is not None
+    assert (len(mended.given), len(mended.scored.given)) == (len(federation.labels), len(tiny.nodes))
+    np.testing.assert_array_equal(mended.role[mended.given], federation.role)
+    np.testing.assert_array_equal(mended.scored.role[mended.scored.given], tiny.role)
 
 
 def test_a_client_without_a_graph_to_learn_from_gets_no_neighbours(tiny: Case) -> None:
@@ -204,9 +231,11 @@ def test_a_client_without_a_graph_to_learn_from_gets_no_neighbours(tiny: Case) -
     role[: tiny.ptr[1]] = TEST
     federation = replace(tiny, role=role).federation("sage", inductive=True)
     assert np.diff(federation.ptr)[0] == 0
-    method = method_of(federation, backbone_of(federation, "sage"), "fedsage+", epochs=3)
+    backbone = backbone_of(federation, "sage")
     for chunk in (3, 1):
-        scored = method.prepare(0, "cpu", chunk).federation.scored
+        method = method_of(federation, backbone, "fedsage+", epochs=3)
+        result = train(federation, backbone, method, TASK, schedule_of(rounds=1), 0, chunk_clients=chunk)
+        scored = result.graphs["last"]
         assert np.diff(scored.ptr)[0] == tiny.ptr[1]
         assert len(scored.labels) > len(tiny.nodes)
 
@@ -216,5 +245,5 @@ def test_the_global_test_is_the_same_graph_in_both_settings(tiny: Case) -> None:
     for setting in ({}, {"setting": "inductive"}):
         spec = {"r": 0.5, "hops": 1, "features": "raw", **setting}
         found.append(load_global_test(tiny.graph_folder, tiny.prepared_folder(spec), spec, "whole"))
-    assert (found[0].operator != found[1].operator).nnz == 0
+    assert (made_of(found[0]).operator != made_of(found[1]).operator).nnz == 0
     np.testing.assert_array_equal(found[0].role, found[1].role)

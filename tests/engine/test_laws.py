@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,12 +16,14 @@ import scipy.sparse as sp
 import torch
 from federations import (
     NONE,
+    TASK,
     TEST,
     TRAIN,
     VAL,
     Case,
     backbone_of,
     case_of,
+    made_of,
     method_of,
     random_graph,
     schedule_of,
@@ -31,10 +34,12 @@ from fglbench import registry
 from fglbench.datasets.base import Graph
 from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import draw_clients, train
+from fglbench.federation.local import Trained
+from fglbench.federation.loop import train
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.record import Recorder, Result
+from fglbench.federation.rounds import draw_clients
 from fglbench.methods import base, fedavg
 from fglbench.settings import ComponentSettings
 
@@ -84,7 +89,7 @@ def run(
         made = method_of(federation, backbone, method, **(own or {}))
     else:
         made = method(ComponentSettings(), backbone, federation)
-    return train(federation, backbone, made, schedule_of(**schedule), seed, chunk_clients=chunk)
+    return train(federation, backbone, made, TASK, schedule_of(**schedule), seed, chunk_clients=chunk)
 
 
 def assert_close(one: Result, other: Result, tolerance: float) -> None:
@@ -186,12 +191,12 @@ def test_features_sparse_or_dense_propagated_before_or_while_training(
     lazy = five.federation(backbone, depth=depth)
     propagated = make_five(tmp_path, [0, 1, 2, 3, 4], sparse=False).federation(backbone, depth=depth)
     filled = replace(five, filled=True).federation(backbone, depth=depth)
-    assert sp.issparse(lazy.features)
-    assert lazy.propagated == 0
-    for made in (propagated, filled):
-        assert isinstance(made.features, np.ndarray)
-        assert made.propagated == backbone_of(made, backbone, depth=depth).hops > 0
-    dense = replace(lazy, features=sp.csr_matrix(lazy.features).toarray())
+    assert sp.issparse(made_of(lazy).features[0])
+    assert made_of(lazy).hops == 0
+    for other in (propagated, filled):
+        assert isinstance(made_of(other).features[0], np.ndarray)
+        assert made_of(other).hops == backbone_of(other, backbone, depth=depth).hops > 0
+    dense = replace(lazy, x=sp.csr_matrix(lazy.features).toarray(), made={})
     reference = run(lazy, "fedavg", backbone, depth=depth, dropout=0.5)
     for other in (propagated, filled, dense):
         assert_close(run(other, "fedavg", backbone, depth=depth, dropout=0.5), reference, 1e-5)
@@ -209,13 +214,13 @@ def test_the_receptive_field_gives_the_logits_and_gradients_of_the_whole_graph(
         for name, tensor in backbone.initial(stream).items()
     }
     found = []
-    for training in (True, False):
-        view = federation.view(np.arange(5), backbone.hops, backbone.propagations, training=training)
-        logits = backbone.forward(parameters, view, no_dropout).logits
-        rows = torch.from_numpy(federation.role[view.rows.numpy()] == TRAIN)
+    for targets in (TASK.objective(federation).targets, None):
+        batch = backbone.batch(federation, np.arange(5), targets)
+        logits = backbone.forward(parameters, batch, no_dropout).logits
+        rows = torch.from_numpy(federation.role[batch.targets.numpy()] == TRAIN)
         weight = torch.randn(int(rows.sum()), federation.classes, generator=torch.Generator().manual_seed(1))
         gradients = torch.autograd.grad((logits[rows] * weight).sum(), list(parameters.values()))
-        found.append((logits[rows], gradients, len(view.rows)))
+        found.append((logits[rows], gradients, len(batch.targets)))
     (field, field_gradients, computed), (full, full_gradients, total) = found
     assert computed == (federation.role == TRAIN).sum() < total == 40
     torch.testing.assert_close(field, full)
@@ -231,10 +236,10 @@ class Recording(fedavg.Method):
 
     seen: ClassVar[list[tuple[list[int], torch.Tensor]]] = []
 
-    def mixing(self, round: base.Round) -> torch.Tensor:
-        row = super().mixing(round)
-        self.seen.append((round.clients.tolist(), row))
-        return row
+    def aggregate(self, round: base.Round) -> dict[str, torch.Tensor]:
+        weights = super().aggregate(round)
+        self.seen.append((round.clients.tolist(), weights[base.SHARED]))
+        return weights
 
 
 def test_partial_participation_leaves_weights_normalised_over_those_who_trained(five: Case) -> None:
@@ -309,11 +314,11 @@ def test_a_federation_in_which_nobody_can_train_keeps_its_initial_weights(five: 
 def test_clients_without_edges_or_with_a_single_node_train_on_their_features_alone(five: Case) -> None:
     federation = five.federation()
     alone = np.isin(federation.client_of, [2, 4])
-    assert federation.operator[alone].nnz == alone.sum()
+    assert made_of(federation).operator[alone].nnz == alone.sum()
     assert np.diff(federation.ptr)[4] == 1
     losses = run(federation, "local", rounds=5).history["train_loss"]
     assert (losses[-1, [2, 4]] < losses[0, [2, 4]]).all()
-    unconnected = replace(federation, operator=sp.identity(40, dtype=np.float32, format="csr"))
+    unconnected = federation.with_edges(sp.csr_matrix((40, 40), dtype=np.float32))
     without = run(unconnected, "local", rounds=5).history["train_loss"]
     np.testing.assert_allclose(without[:, [2, 4]], losses[:, [2, 4]], rtol=0, atol=1e-6)
     assert (without[:, [0, 1]] != losses[:, [0, 1]]).all()
@@ -328,9 +333,9 @@ def test_nobody_has_validation_nodes_so_the_last_round_is_selected(five: Case) -
 
 def logits_of(federation: Federation, result: Result, backbone_name: str = "gcn") -> torch.Tensor:
     backbone = backbone_of(federation, backbone_name, hidden=HIDDEN)
-    view = federation.view(np.arange(federation.num_clients), backbone.hops, backbone.propagations, training=False)
+    batch = backbone.batch(federation, np.arange(federation.num_clients))
     with torch.no_grad():
-        return backbone.forward(result.parameters["last"], view, no_dropout).logits
+        return backbone.forward(result.parameters["last"], batch, no_dropout).logits
 
 
 # ---- divergence
@@ -351,11 +356,11 @@ def test_divergence_ends_the_run_with_its_round_and_without_nan(five: Case, eval
 @pytest.mark.parametrize("client", [0, 4])
 def test_one_client_with_a_nan_loss_is_enough(five: Case, client: int) -> None:
     class Breaks(fedavg.Method):
-        def correct(self, step: base.Step, gradients: Parameters) -> None:
+        def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
             if step.round == 2 and client in step.clients:
                 gradients["0.weight"][step.clients.tolist().index(client)] = np.nan
 
-    for method in (Breaks, type("LocalBreaks", (Breaks,), {"mixing": lambda self, round: None})):
+    for method in (Breaks, type("LocalBreaks", (Breaks,), {"aggregate": lambda self, round: {}})):
         for chunk in (None, 2):
             result = run(five.federation(), method, rounds=5, chunk=chunk)
             assert (result.state, result.diverged_round) == ("diverged", 2)
@@ -410,21 +415,26 @@ def test_bytes_are_counted_for_the_clients_that_train(five: Case) -> None:
     assert history["bytes_up"].tolist() == (each * trained.cumsum()).tolist()
 
 
-def recorded(scores: list[list[int]], mean: str = "pooled") -> tuple[Recorder, Federation]:
+def recorded(
+    scores: list[list[int]], mean: str = "pooled", nodes: np.ndarray | None = None
+) -> tuple[Recorder, Federation]:
     """A recorder fed with rounds in which each of two clients has so many of its validation nodes right."""
     federation = Federation(
         ptr=np.array([0, 4, 6]),
         labels=np.ones(6, dtype=np.int64),
         role=np.full(6, VAL, dtype=np.int8),
         classes=2,
-        operator=sp.identity(6, dtype=np.float32, format="csr"),
-        features=np.ones((6, 1), dtype=np.float32),
+        adjacency=sp.csr_matrix((6, 6), dtype=np.float32),
+        x=np.ones((6, 1), dtype=np.float32),
+        nodes=nodes,
     )
-    recorder = Recorder(federation, mean)
-    for number, (first, second) in enumerate(scores):
+    recorder, losses = Recorder(federation, TASK, mean), np.zeros(2, dtype=np.float32)
+    recorder.begin("train")
+    for first, second in scores:
         predicted = np.zeros(6, dtype=np.int32)
         predicted[:first] = predicted[4 : 4 + second] = 1
-        recorder.add(number, predicted, {}, np.zeros(2, dtype=np.float32), 0, 0)
+        recorder.add(predicted, {}, Trained(losses, losses, 0))
+    recorder.end()
     return recorder, federation
 
 
@@ -438,6 +448,22 @@ def test_the_mean_that_selects_is_the_protocols() -> None:
     scores = [[3, 0], [0, 2], [3, 0]]  # pooled 3/6 and 2/6, macro 3/8 and 1/2
     assert recorded(scores, "pooled")[0].finished().rounds["val"] == 0
     assert recorded(scores, "macro")[0].finished().rounds["val"] == 1
+    assert recorded(scores, "nodes", np.arange(6))[0].finished().rounds["val"] == 0
+
+
+def test_a_node_that_clients_share_selects_once() -> None:
+    """The nodes 0 and 1 are at both clients; right at one of them, such a node is half right."""
+    shared = np.array([0, 1, 2, 3, 0, 1])
+    scores = [[2, 1], [4, 0], [3, 1]]  # of 4 nodes 1.5, 3 and 2.5; pooled 3, 4 and 4 of 6
+    recorder, federation = recorded(scores, "nodes", shared)
+    assert recorder.validation == 2.5 / 4
+    result = recorder.finished()
+    assert result.rounds["val"] == 1
+    assert result.history["val_correct"].tolist() == scores
+    curve = TASK.score(result.history, "val", federation.count(VAL), "nodes")
+    assert curve.tolist() == [1.5 / 4, 3 / 4, 2.5 / 4]
+    assert recorded([[3, 1], [4, 0]], "pooled", shared)[0].finished().rounds["val"] == 0
+    assert recorded([[3, 1], [4, 0]], "nodes", shared)[0].finished().rounds["val"] == 1
 
 
 def test_history_counts_what_predictions_say(five: Case) -> None:
@@ -460,15 +486,15 @@ def test_rows_of_the_mixing_matrix_sum_to_one(five: Case, name: str) -> None:
     backbone = backbone_of(federation, "gcn", hidden=HIDDEN)
     method = method_of(federation, backbone, name)
     rows: list[torch.Tensor] = []
-    original = method.mixing
+    original = method.aggregate
 
-    def spy(round: base.Round) -> torch.Tensor | None:
-        mixing = original(round)
-        rows.append(torch.ones(1) if mixing is None else mixing.sum(-1))
-        return mixing
+    def spy(round: base.Round) -> Mapping[str, torch.Tensor]:
+        weights = original(round)
+        rows.extend([own.sum(-1) for own in weights.values()] or [torch.ones(1)])
+        return weights
 
-    method.mixing = spy  # type: ignore[method-assign]
-    train(federation, backbone, method, schedule_of(participation=0.5, rounds=4), 0)
+    method.aggregate = spy  # type: ignore[method-assign]
+    train(federation, backbone, method, TASK, schedule_of(participation=0.5, rounds=4), 0)
     assert len(rows) > 0
     for sums in rows:
         torch.testing.assert_close(sums, torch.ones_like(sums))
@@ -480,7 +506,7 @@ def test_hook_loss_adds_a_term_per_client(five: Case, chunk: int | None) -> None
         """Pulls the second client's weights, and nobody else's, strongly to zero."""
 
         def loss(self, step: base.Step) -> torch.Tensor:
-            assert step.output.logits.shape == (len(step.view.rows), 3)
+            assert step.output.logits.shape == (len(step.batch.targets), 3)
             pull = torch.from_numpy(step.clients == 1).float() * 100.0
             return pull * step.parameters["0.weight"].square().flatten(1).sum(1)
 
@@ -504,9 +530,9 @@ def test_hook_loss_sees_received_and_current_parameters(five: Case) -> None:
     assert [distance == 0 for distance in distances] == [True, False, False, True, False, False]
 
 
-def test_hook_correct_changes_gradients_in_place(five: Case) -> None:
+def test_hook_modify_gradients_changes_gradients_in_place(five: Case) -> None:
     class Frozen(base.Method):
-        def correct(self, step: base.Step, gradients: Parameters) -> None:
+        def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
             assert all(gradients[name].shape == tensor.shape for name, tensor in step.parameters.items())
             for name in ("0.weight", "0.bias"):
                 gradients[name].zero_()
@@ -517,14 +543,14 @@ def test_hook_correct_changes_gradients_in_place(five: Case) -> None:
     assert not (result["1.weight"] == result["1.weight"][:1]).all()
 
 
-def test_hook_upload_is_counted_and_given_to_mixing(five: Case) -> None:
+def test_hook_upload_is_counted_and_given_to_aggregate(five: Case) -> None:
     class Sends(fedavg.Method):
-        def upload(self, round: base.Round) -> dict[str, torch.Tensor]:
+        def upload(self, round: base.ClientRound) -> dict[str, torch.Tensor]:
             return {"sketch": torch.zeros(len(round.clients), 5), "size": torch.zeros(len(round.clients), 1).double()}
 
-        def mixing(self, round: base.Round) -> torch.Tensor:
+        def aggregate(self, round: base.Round) -> dict[str, torch.Tensor]:
             assert round.uploads["sketch"].shape == (len(round.clients), 5)
-            return super().mixing(round)
+            return super().aggregate(round)
 
     each = sum(parameter_bytes(6, 3))
     history = run(five.federation(), Sends, rounds=1).history
@@ -548,11 +574,11 @@ def test_hook_download_is_counted_for_the_clients_that_train(five: Case) -> None
 
 
 @pytest.mark.parametrize("chunk", [None, 2])
-def test_hooks_of_the_server_see_the_logits_of_the_clients_own_models(five: Case, chunk: int | None) -> None:
+def test_hook_upload_sees_the_logits_of_the_clients_own_models(five: Case, chunk: int | None) -> None:
     seen: list[torch.Tensor] = []
 
     class Looks(fedavg.Method):
-        def upload(self, round: base.Round) -> dict[str, torch.Tensor]:
+        def upload(self, round: base.ClientRound) -> dict[str, torch.Tensor]:
             seen.append(round.logits())
             return {}
 
@@ -566,7 +592,7 @@ def test_hooks_see_the_schedule(five: Case) -> None:
         def loss(self, step: base.Step) -> None:
             assert (step.schedule.lr, step.schedule.local_epochs) == (0.03, 4)
 
-        def after(self, round: base.Round, mixed: Parameters) -> None:
+        def server_update(self, round: base.Round, mixed: Parameters) -> None:
             assert (round.schedule.lr, round.schedule.local_epochs) == (0.03, 4)
             rounds.append(round.number)
 
@@ -578,9 +604,9 @@ def test_hooks_see_the_schedule(five: Case) -> None:
 class Shift(base.Method):
     """In round r every client receives half of its own and half of its (r + 1)-th neighbour's parameters."""
 
-    def mixing(self, round: base.Round) -> torch.Tensor:
+    def aggregate(self, round: base.Round) -> dict[str, torch.Tensor]:
         own = torch.eye(len(round.weights))
-        return own / 2 + torch.roll(own, round.number + 1, dims=1) / 2
+        return {base.SHARED: own / 2 + torch.roll(own, round.number + 1, dims=1) / 2}
 
 
 def test_mixing_matrices_are_recorded(five: Case) -> None:
@@ -604,12 +630,12 @@ def test_of_many_clients_only_the_rounds_of_the_readings_are_recorded(
         np.testing.assert_array_equal(matrix, np.eye(5) / 2 + np.roll(np.eye(5), number + 1, axis=1) / 2)
 
 
-def test_hook_mixing_takes_a_matrix(five: Case) -> None:
+def test_hook_aggregate_takes_a_matrix(five: Case) -> None:
     ring = torch.roll(torch.eye(5), 1, dims=1) / 2 + torch.eye(5) / 2
 
     class Ring(base.Method):
-        def mixing(self, round: base.Round) -> torch.Tensor:
-            return ring
+        def aggregate(self, round: base.Round) -> dict[str, torch.Tensor]:
+            return {base.SHARED: ring}
 
     federation = five.federation()
     trained = run(federation, "local", rounds=1).parameters["last"]
@@ -620,7 +646,7 @@ def test_hook_mixing_takes_a_matrix(five: Case) -> None:
 
 
 @pytest.mark.parametrize("evaluate", ["aggregated", "trained"])
-def test_hook_after_replaces_what_clients_start_the_next_round_with(five: Case, evaluate: str) -> None:
+def test_hook_server_update_replaces_what_clients_start_the_next_round_with(five: Case, evaluate: str) -> None:
     starts: list[torch.Tensor] = []
 
     class Restarts(fedavg.Method):
@@ -628,7 +654,7 @@ def test_hook_after_replaces_what_clients_start_the_next_round_with(five: Case, 
             if step.epoch == 0:
                 starts.append(step.received["1.bias"].clone())
 
-        def after(self, round: base.Round, mixed: Parameters) -> None:
+        def server_update(self, round: base.Round, mixed: Parameters) -> None:
             assert (mixed["0.weight"] == mixed["0.weight"][:1]).all()
             assert not (round.parameters["0.weight"] == round.parameters["0.weight"][:1]).all()
             mixed["1.bias"] = torch.full_like(mixed["1.bias"], 7.0)
@@ -643,12 +669,13 @@ def test_hook_after_replaces_what_clients_start_the_next_round_with(five: Case, 
 
 def test_chunks_under_a_memory_limit(five: Case) -> None:
     federation = five.federation()
-    assert clients_at_once(federation, HIDDEN, 1000, None) is None
-    assert clients_at_once(federation, HIDDEN, 1000, 10_000) == 5
-    assert clients_at_once(federation, HIDDEN, 10**9, 1) == 1
-    assert clients_at_once(federation, HIDDEN, 1000, 1) == 5
-    assert clients_at_once(federation, HIDDEN, 1000, 1, edge_values=10_000) == 1
-    limits = [clients_at_once(federation, 64, 2**20, memory) or 0 for memory in (1, 4, 8, 12, 16, 100)]
+    request = backbone_of(federation, "gcn").propagation
+    assert clients_at_once(federation, request, HIDDEN, 1000, None) is None
+    assert clients_at_once(federation, request, HIDDEN, 1000, 10_000) == 5
+    assert clients_at_once(federation, request, HIDDEN, 10**9, 1) == 1
+    assert clients_at_once(federation, request, HIDDEN, 1000, 1) == 5
+    assert clients_at_once(federation, request, HIDDEN, 1000, 1, edge_values=10_000) == 1
+    limits = [clients_at_once(federation, request, 64, 2**20, memory) or 0 for memory in (1, 4, 8, 12, 16, 100)]
     assert limits == sorted(limits) and len(set(limits)) > 2
 
 
@@ -658,7 +685,7 @@ def test_no_layer_is_wider_than_the_memory_limit_counts(tmp_path: Path, name: st
     backbone = backbone_of(federation, name, hidden=HIDDEN, dropout=0.0)
     one = backbone.initial(torch.Generator().manual_seed(0))
     parameters = {part: tensor.repeat(3, *[1] * tensor.dim()).requires_grad_() for part, tensor in one.items()}
-    view = federation.view([0, 1, 2], backbone.hops, backbone.propagations, training=False)
+    batch = backbone.batch(federation, np.arange(3))
     kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -666,10 +693,11 @@ def test_no_layer_is_wider_than_the_memory_limit_counts(tmp_path: Path, name: st
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = backbone.forward(parameters, view, no_dropout)
+        output = backbone.forward(parameters, batch, no_dropout)
     width = backbone.branches * max(tensor.shape[-1] for tensor in one.values())
-    inner = {tensor.data_ptr() for tensor in (*parameters.values(), *view.features)}
-    widest = [tensor.shape[1] for place, tensor in kept.items() if place not in inner and len(tensor) == len(view.rows)]
+    inner = {tensor.data_ptr() for tensor in (*parameters.values(), *batch.features)}
+    rows = len(batch.targets)
+    widest = [tensor.shape[1] for place, tensor in kept.items() if place not in inner and len(tensor) == rows]
     assert max([output.hidden.shape[1], *widest]) <= width
     assert name not in ("sign", "gamlp") or backbone.branches == backbone.hops + 1
 
@@ -678,14 +706,15 @@ def test_no_layer_is_wider_than_the_memory_limit_counts(tmp_path: Path, name: st
 def test_no_input_is_written_to(tmp_path: Path, sparse: bool, propagate: bool) -> None:
     federation = tiny_case(tmp_path, sparse=sparse).federation(propagate=propagate)
     rebuilding = {name for name in registry.names("method") if registry.declaration("method", name).rebuilds}
-    methods = set(registry.names("method")) - {"global"} - (rebuilding if federation.propagated else set())
-    features: Any = federation.features
-    parts = [federation.operator.data, federation.operator.indices, federation.operator.indptr, federation.labels]
-    parts += [
-        federation.ptr,
-        federation.role,
-        *([features.data, features.indices, features.indptr] if sparse else [features]),
-    ]
+    methods = set(registry.names("method")) - {"global"} - (rebuilding if made_of(federation).hops else set())
+    parts = [federation.labels, federation.ptr, federation.role]
+    for matrix in (
+        federation.adjacency,
+        made_of(federation).operator,
+        federation.features,
+        *made_of(federation).features,
+    ):
+        parts += [matrix] if isinstance(matrix, np.ndarray) else [matrix.data, matrix.indices, matrix.indptr]
     before = [part.copy() for part in parts]
     for part in parts:
         part.flags.writeable = False
@@ -733,14 +762,15 @@ def test_two_processes_give_the_same_bits(tmp_path: Path) -> None:
 def test_two_equal_clients_differ_in_their_dropout_alone(five: Case) -> None:
     whole = five.federation()
     rows = np.tile(np.arange(five.ptr[1]), 2)
-    own = whole.operator[rows[: five.ptr[1]]][:, rows[: five.ptr[1]]]
+    own = whole.adjacency[rows[: five.ptr[1]]][:, rows[: five.ptr[1]]]
     twins = replace(
         whole,
         ptr=np.array([0, 12, 24]),
         labels=whole.labels[rows],
         role=whole.role[rows],
-        operator=sp.block_diag([own, own], format="csr"),
-        features=whole.features[rows],
+        adjacency=sp.block_diag([own, own], format="csr"),
+        x=whole.features[rows],
+        made={},
     )
     for dropout, equal in ((0.0, True), (0.5, False)):
         losses = run(twins, "local", dropout=dropout).history["train_loss"]

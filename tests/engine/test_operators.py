@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from federations import random_graph
+from federations import TASK, random_graph
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from fglbench.federation.adjacency import normalised
 from fglbench.federation.attention import Edges, attend
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, SparseOperator, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.optimiser import OPTIMISERS
 from fglbench.federation.parameters import mix, rows_of, stack, take
+from fglbench.federation.propagation import normalised
+from fglbench.federation.propagation_batch import propagation_batch
+from fglbench.requests import Propagation
 from fglbench.stages.preprocess import row_normalised
 
 PTR = [0, 4, 4, 9]  # the second client has no row
@@ -216,7 +218,7 @@ def test_mixing_is_a_matrix_product_on_the_shared_names_only() -> None:
     matrix = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]])
     mixed = mix(parameters, ["w"], matrix)
     torch.testing.assert_close(mixed["w"], torch.einsum("cj,jab->cab", matrix, parameters["w"]))
-    assert mixed["own"] is parameters["own"]
+    assert set(mixed) == {"w"}
     row = torch.tensor([0.1, 0.2, 0.7])
     torch.testing.assert_close(mix(parameters, ["w"], row)["w"], mix(parameters, ["w"], row.repeat(3, 1))["w"])
 
@@ -238,12 +240,12 @@ def test_only_rows_that_outputs_depend_on_are_computed() -> None:
         labels=np.zeros(6, dtype=np.int64),
         role=np.array([1, 2, 3, 2, 1, 3], dtype=np.int8),
         classes=2,
-        operator=normalised(adjacency + adjacency.T, 0.5),
-        features=np.ones((6, 3), dtype=np.float32),
+        adjacency=adjacency + adjacency.T,
+        x=np.ones((6, 3), dtype=np.float32),
     )
-    view = federation.view([0, 1], 1, 1, training=True)
-    assert view.feature_ptr == [0, 3, 5]
-    assert view.ptrs == [[0, 2, 4], [0, 1, 2]]
-    assert view.rows.tolist() == [0, 4]
-    assert [operator.shape for operator in (*view.lead, *view.operators)] == [(4, 5), (2, 4)]
-    assert federation.view([1], 0, 0, training=False).rows.tolist() == [4, 5]
+    batch = propagation_batch(federation, Propagation(), [0, 1], 1, 1, TASK.objective(federation).targets)
+    assert batch.feature_ptr == [0, 3, 5]
+    assert batch.ptrs == [[0, 2, 4], [0, 1, 2]]
+    assert batch.targets.tolist() == [0, 4]
+    assert [operator.shape for operator in (*batch.lead, *batch.operators)] == [(4, 5), (2, 4)]
+    assert propagation_batch(federation, Propagation(), [1], 0, 0).targets.tolist() == [4, 5]

@@ -8,12 +8,13 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from federations import Case, backbone_of, case_of, method_of, schedule_of, tiny_case
+from federations import TASK, Case, backbone_of, case_of, method_of, schedule_of, tiny_case
 from pairs import dealt, parameters
 
 from fglbench.datasets.base import load_graph
-from fglbench.federation.loop import draw_clients, train
+from fglbench.federation.loop import train
 from fglbench.federation.operators import no_dropout
+from fglbench.federation.rounds import draw_clients
 from fglbench.seeding import torch_stream
 from fglbench.stages.download import download
 from fglbench.stages.split import load_split, split
@@ -114,7 +115,7 @@ def assert_agree(
     backbone = backbone_of(federation, backbone_name, **settings)
     method = method_of(federation, backbone, method_name, **method_settings)
     schedule = schedule_of(optimiser_state=state, participation=participation, rounds=rounds)
-    result = train(federation, backbone, method, schedule, seed=3)
+    result = train(federation, backbone, method, TASK, schedule, seed=3)
     assert result.state == "ok"
 
     plan = oracle.Plan(
@@ -137,9 +138,9 @@ def assert_agree(
             stack.detach(), torch.stack([own[name] for own in expected.weights]), rtol=0, atol=TOLERANCE
         )
     assert any((initial[name] - stack[0]).abs().max() > 0.01 for name, stack in parameters.items())  # it has trained
-    view = federation.view(np.arange(federation.num_clients), backbone.hops, backbone.propagations, training=False)
+    batch = backbone.batch(federation, np.arange(federation.num_clients))
     with torch.no_grad():
-        logits = backbone.forward(parameters, view, no_dropout).logits
+        logits = backbone.forward(parameters, batch, no_dropout).logits
     torch.testing.assert_close(logits, torch.cat(expected.logits), rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(result.history["train_loss"], expected.losses, rtol=0, atol=1e-4)
     for name in ("val", "test"):

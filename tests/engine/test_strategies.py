@@ -7,11 +7,12 @@ import oracle
 import plain_strategies
 import pytest
 import torch
-from federations import TRAIN, Case, backbone_of, method_of, schedule_of
+from federations import TASK, TRAIN, Case, backbone_of, method_of, schedule_of
 from test_laws import assert_close, assert_same, make_five, run
 
-from fglbench.federation.loop import draw_clients, train
+from fglbench.federation.loop import train
 from fglbench.federation.record import Result
+from fglbench.federation.rounds import draw_clients
 from fglbench.methods import base
 from fglbench.methods.gcfl import minimum_cut
 from fglbench.methods.gcfl_plus import warping_distances
@@ -39,7 +40,7 @@ def trained(
     federation = case.federation(backbone_name, **SETTINGS)
     backbone = backbone_of(federation, backbone_name, **SETTINGS)
     made = method_of(federation, backbone, method, **(own or {}))
-    return train(federation, backbone, made, schedule_of(**schedule), SEED, chunk_clients=chunk), made
+    return train(federation, backbone, made, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk), made
 
 
 def plan_of(rounds: int, participation: float, **changes: Any) -> oracle.Plan:
@@ -300,7 +301,7 @@ def fake_round(number: int, case: Case, updates: np.ndarray, **uploads: torch.Te
     clients = np.flatnonzero(sizes.numpy() > 0)
     received = {"w": torch.zeros_like(moved)}
     own = {"w": torch.where(sizes[:, None] > 0, moved, 0.0)}
-    return base.Round(number, clients, sizes, own, received, schedule_of(), lambda: torch.zeros(0), uploads)
+    return base.Round(number, clients, sizes, own, received, schedule_of(), uploads)
 
 
 def test_gcfl_finds_the_clusters_that_updates_make(five: Case) -> None:
@@ -311,9 +312,8 @@ def test_gcfl_finds_the_clusters_that_updates_make(five: Case) -> None:
     method._updates, method._unit = {}, 0.0
     sizes = five.federation().count(TRAIN)
     assert sizes[0] + sizes[4] < sizes[1] + sizes[2]
-    mixing = method.mixing(
-        fake_round(5, five, np.array([[3.0, 0.1], [-2.0, 0.1], [-2.5, 0.0], [9.0, 9.0], [4.0, 0.0]]))
-    )
+    moved = np.array([[3.0, 0.1], [-2.0, 0.1], [-2.5, 0.0], [9.0, 9.0], [4.0, 0.0]])
+    mixing = method.aggregate(fake_round(5, five, moved))[base.SHARED]
     assert method.cluster.tolist() == [1, 0, 0, 0, 1]
     one, other = sizes[[0, 4]] / sizes[[0, 4]].sum(), sizes[[1, 2]] / sizes[[1, 2]].sum()
     expected = np.zeros((5, 5))
@@ -334,7 +334,7 @@ def test_gcfl_plus_finds_the_clusters_that_gradient_norms_make(five: Case) -> No
     updates = np.random.default_rng(0).normal(size=(5, 6))
     for number in range(4):
         assert not method.cluster.any()
-        method.mixing(fake_round(number, five, updates, gradient_norm=torch.from_numpy(norms[:, number].copy())))
+        method.aggregate(fake_round(number, five, updates, gradient_norm=torch.from_numpy(norms[:, number].copy())))
     assert method.cluster[[0, 2]].tolist() != method.cluster[[1, 4]].tolist()
     assert len(set(method.cluster[[0, 2]])) == len(set(method.cluster[[1, 4]])) == 1
 

@@ -31,6 +31,7 @@ from fglbench.stages.preprocess import preprocess
 from fglbench.stages.split import split
 from fglbench.stages.train import train
 from fglbench.storage import fingerprint, read_json
+from fglbench.tasks import DEFAULT_TASK, selecting_metric
 
 GOLDEN = Path(__file__).with_name("golden.json")
 DATASET = {"name": "sbm", "nodes": 240, "classes": 3, "average_degree": 6.0, "features": 12, "signal": 1.5}
@@ -57,9 +58,12 @@ VARIANTS = {
         {"name": "fedgta", "label": "fedgta public", "variant": "public"},
         {"name": "fedgl", "label": "fedgl sure", "confidence": 0.4, "label_weight": 1.0, "aggregation": "fedgta"},
         {"name": "fedsage+", "label": "fedsage+ fedgta", "aggregation": "fedgta"},
+        "fedbn",
     ],
     "backbones": [
         "gcn",
+        {"name": "gcn", "label": "gcn normed", "norm": "batch"},
+        {"name": "mlp", "label": "mlp normed", "norm": "batch"},
         "sage",
         {"name": "sage", "label": "sage sampled", "neighbours": 2},
         {"name": "gamlp", "label": "gamlp jk", "attention": "jk"},
@@ -67,7 +71,8 @@ VARIANTS = {
 }
 VARIANT = [
     *(f"{method['label']}-gcn" for method in VARIANTS["methods"][1:6]),
-    *(f"{method['label']}-sage" for method in VARIANTS["methods"][6:]),
+    *(f"{method['label']}-sage" for method in VARIANTS["methods"][6:8]),
+    *(f"{method}-{backbone} normed" for method in ("fedavg", "fedbn") for backbone in ("gcn", "mlp")),
     "fedavg-sage sampled",
     "fedavg-gamlp jk",
 ]
@@ -93,7 +98,7 @@ UNEVEN = {
         {"name": "scaffold", "label": "scaffold equal", "weights": "equal"},
     ],
 }
-NOTHING_DRAWN = ("native",)  # takes the clients that a dataset comes with, and so has no numbers of its own
+NOTHING_DRAWN = ("native", "file")  # take the clients of a dataset or of a file, and so have no numbers of their own
 CHOICE = [f"{method['label']}-gcn dirichlet" for method in UNEVEN["methods"]]
 SCHEMES = {
     **STUDY,
@@ -107,7 +112,20 @@ SCHEMES = {
 SCHEME = [f"fedavg-gcn {entry if isinstance(entry, str) else entry['label']}" for entry in SCHEMES["partitions"]]
 INDUCTIVE = [f"{pair} inductive" for pair in ("fedgta-gcn", "fedgta-sign", "fedgl-sage", "fedsage+-sage", "global-gat")]
 
-BEYOND_PAIRS = [*VARIANT, *CHOICE, *SCHEME, *INDUCTIVE]
+# Another task, and noise on what clients upload.
+RECONSTRUCTION = {**STUDY, "methods": ["fedavg"], "protocol": {"task": "feature_reconstruction"}}
+PROTECTED = {
+    **STUDY,
+    "methods": ["fedavg"],
+    "backbones": ["gcn"],
+    "training": {"rounds": 5, "local_epochs": 2, "hidden": 16, "ldp": {"clip": 0.01, "noise": 0.001}},
+}
+OTHERS = {
+    **{f"fedavg-{backbone} features": RECONSTRUCTION for backbone in ("gcn", "mlp")},
+    "fedavg-gcn private": PROTECTED,
+}
+
+BEYOND_PAIRS = [*VARIANT, *CHOICE, *SCHEME, *INDUCTIVE, *OTHERS]
 PINNED = [*TRANSDUCTIVE, *BEYOND_PAIRS]
 
 
@@ -142,7 +160,8 @@ def measure(cell: Cell, root: Path) -> dict[str, Any]:
     if found["outcome"] == "ok":
         weights = load_file(folders["train"] / "seed0" / "checkpoint.safetensors")
         squares = [float(np.square(tensor.astype(np.float64)).sum()) for tensor in weights.values()]
-        found["accuracy"] = metrics["readings"]["val"]["test"]["accuracy"]["pooled"]
+        score = selecting_metric(cell.method.spec.get("task", {"name": DEFAULT_TASK})["name"])
+        found["accuracy"] = metrics["readings"]["val"]["test"][score]["pooled"]
         found["norm"] = round(sum(squares) ** 0.5, 4)
     return found
 
@@ -181,7 +200,13 @@ def cells() -> dict[str, Cell]:
     found |= {f"fedavg-gcn {placement.scheme}": placement.cell for placement in schemes}
     inductive = expand(Study.model_validate({**STUDY, "protocol": {"setting": "inductive"}})).placements
     named = {f"{placement.method}-{placement.backbone} inductive": placement.cell for placement in inductive}
-    return {name: (found | named)[name] for name in PINNED}
+    others = {
+        name: placement.cell
+        for name, study in OTHERS.items()
+        for placement in expand(Study.model_validate(study)).placements
+        if name.startswith(f"{placement.method}-{placement.backbone} ")
+    }
+    return {name: (found | named | others)[name] for name in PINNED}
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +253,7 @@ def used(cell: Cell) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield f"method {method['method']}", method["settings"]
     yield f"backbone {method['backbone']['name']}", method["backbone"]["settings"]
     yield f"scheme {scheme['scheme']}", scheme["settings"]
+    yield f"task {method.get('task', {'name': DEFAULT_TASK})['name']}", {}
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
@@ -249,7 +275,7 @@ def test_every_component_and_every_choice_of_its_settings_is_pinned(cells: dict[
         if not isinstance(value, dict)
     }
     wanted = set()
-    for kind in ("method", "backbone", "scheme"):
+    for kind in ("method", "backbone", "scheme", "task"):
         for name in set(registry.names(kind)) - {*NOTHING_DRAWN}:
             wanted.add(f"{kind} {name}")
             for key, field in registry.declaration(kind, name).settings.model_fields.items():

@@ -177,8 +177,8 @@ def _curve(place: dict[str, Any], values: list[float], random: np.random.Generat
                     "train_seconds": (number + 1) * (0.05 + 0.01 * seed),
                     "bytes_up": 1000 * number,
                     "bytes_down": 1000 * number,
-                    "val_accuracy": accuracy,
-                    "test_accuracy": accuracy,
+                    "val_score": accuracy,
+                    "test_score": accuracy,
                     "train_loss": float(np.exp(-number / 10)),
                 }
             )

@@ -173,7 +173,7 @@ def test_an_unknown_name_is_answered_with_the_closest(capsys: pytest.CaptureFixt
     assert main(["describe", "fedporx"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "fglbench describe: 'fedporx' is no dataset, method, backbone or partition scheme." in captured.err
+    assert "fglbench describe: 'fedporx' is no dataset, method, backbone, task, scheme or sampler." in captured.err
     assert "Did you mean 'fedprox'?" in captured.err
 
 

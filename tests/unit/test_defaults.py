@@ -1,4 +1,4 @@
-"""Every default of a method or backbone has its source in the docstring, in one form: `name value: source.`"""
+"""Every default of a method, backbone or sampler has its source in the docstring, in one form: `name value: source.`"""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 from fglbench import registry
 from fglbench.settings import AggregatedSettings
 
-SHIPPED = [(kind, name) for kind in ("method", "backbone") for name in registry.names(kind)]
+SHIPPED = [(kind, name) for kind in ("method", "backbone", "sampler") for name in registry.names(kind)]
 ENTRY = re.compile(r"^    (\w+) (\S+): (.+\.)$")
 
 
@@ -25,7 +25,7 @@ def stated(kind: str, name: str) -> dict[str, tuple[str, str]]:
 
 def written(value: Any) -> str:
     """A default as docstrings write it."""
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value).replace(" ", "")
 
 
 @pytest.mark.parametrize(("kind", "name"), SHIPPED)

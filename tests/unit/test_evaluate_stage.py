@@ -214,3 +214,17 @@ def test_logits_add_auc_average_precision_and_loss(tmp_path):
     assert reading["test"]["auc"]["clients"] == [0.5, None]
     assert reading["test"]["auc"]["evaluated"] == 1
     assert reading["global_test"]["ap"]["clients"] == [pytest.approx(1 / 3)] * 2
+
+
+def test_shared_nodes_have_a_mean_over_nodes(tmp_path):
+    """Node 3 is tested at both clients and wrong at the first; node 4 is right at the first."""
+    parts = {"nodes": np.array([0, 3, 4, 1, 3, 5]), "ptr": np.array([0, 3, 6]), "role": np.array([1, 3, 3, 2, 3, 0])}
+    right = LABELS[parts["nodes"]].astype(np.int32)
+    wrong = right.copy()
+    wrong[1] = 2
+    train, split, graph = make_run(tmp_path, parts=parts, val=wrong, last=right, test=right)
+    evaluate(train, split, graph, [0], tmp_path / "out")
+    readings = read_json(tmp_path / "out" / "seed0" / "metrics.json")["readings"]
+    entry = readings["val"]["test"]["accuracy"]
+    assert (entry["pooled"], entry["macro"], entry["node_mean"]) == (pytest.approx(2 / 3), 0.75, 0.75)
+    assert readings["last"]["test"]["accuracy"]["node_mean"] == 1.0

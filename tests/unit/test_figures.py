@@ -70,9 +70,7 @@ def test_per_round_shows_mean_and_sample_deviation(study):
     axes = draw(study, spec("accuracy_per_round")).axes[0]
     curves = study.curves
     rows = curves[(curves["dataset"] == "cora") & (curves["scheme"] == "louvain") & (curves["clients"] == 5)]
-    values = (
-        rows[rows["label"] == "FedAvg"].pivot(index="seed", columns="round", values="test_accuracy").to_numpy() * 100
-    )
+    values = rows[rows["label"] == "FedAvg"].pivot(index="seed", columns="round", values="test_score").to_numpy() * 100
     drawn = line(axes, "FedAvg")
     assert drawn.get_xdata().tolist() == list(range(1, 31))
     np.testing.assert_allclose(drawn.get_ydata(), values.mean(axis=0))

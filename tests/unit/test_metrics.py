@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from fglbench.evaluation.metrics import scores
+from fglbench.evaluation.metrics import scores, shares, value_of
 
 
 def test_hand_worked_scores_of_three_clients():
@@ -71,3 +71,31 @@ def test_no_tested_node_gives_none_not_nan():
             "of": 2,
             "nodes": 0,
         }
+
+
+def test_a_shared_node_counts_once_for_each_holder_in_pooled_and_once_in_the_mean_over_nodes():
+    """Node 7 is at all three clients, and right at two of them; nodes 3 and 5 are at one each, right and wrong."""
+    nodes, labels = np.array([3, 7, 7, 5, 7]), np.array([0, 1, 1, 0, 1])
+    predicted, ptr = np.array([0, 1, 1, 1, 0]), np.array([0, 2, 4, 5])
+    share = shares(nodes)
+    assert share.tolist() == [1, 1 / 3, 1 / 3, 1, 1 / 3]
+    result = scores(predicted, labels, ptr, np.ones(5, dtype=bool), share)
+    assert result["accuracy"]["pooled"] == 3 / 5
+    assert result["accuracy"]["node_mean"] == pytest.approx((1 + 0 + 2 / 3) / 3)
+    assert result["f1_micro"] == result["accuracy"]
+    # Class 0: TP 1, FP 1/3, FN 1; class 1: TP 2/3, FP 1, FN 1/3.
+    expected = (2 / (2 + 4 / 3) + (4 / 3) / (4 / 3 + 4 / 3)) / 2
+    assert result["f1_macro"]["node_mean"] == pytest.approx(expected)
+    truth = f1_score(labels, predicted, average="macro", sample_weight=share)
+    assert result["f1_macro"]["node_mean"] == pytest.approx(truth)
+    assert value_of(result["accuracy"], "nodes") == result["accuracy"]["node_mean"]
+    nobody = scores(predicted, labels, ptr, np.zeros(5, dtype=bool), share)
+    assert nobody["accuracy"]["node_mean"] is nobody["f1_macro"]["node_mean"] is None
+
+
+def test_where_no_node_is_shared_the_mean_over_nodes_is_the_pooled_one():
+    assert shares(np.array([4, 0, 9])) is None
+    entry = scores(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([0, 2, 3]), np.ones(3, dtype=bool))["accuracy"]
+    assert set(entry) == {"pooled", "macro", "clients", "evaluated", "of", "nodes"}
+    assert value_of(entry, "nodes") == entry["pooled"] == 2 / 3
+    assert value_of(entry, "macro") == 0.75

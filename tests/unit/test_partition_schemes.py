@@ -20,13 +20,13 @@ from fglbench.partition.base import Assignment, assign_clients
 from fglbench.partition.card import partition_card
 from fglbench.partition.schemes import random as random_scheme
 from fglbench.partition.schemes.dirichlet import Settings as DirichletSettings
-from fglbench.partition.split import SplitSettings, assign_roles
+from fglbench.partition.split import SplitSettings, assign_roles, draw_held_out
 from fglbench.partition.subgraph import induced_edges
 from fglbench.seeding import numpy_stream
 from fglbench.stages.split import load_split, split
 from fglbench.storage import hash_file, write_json, write_npz
 
-SCHEMES = [name for name in registry.names("scheme") if name not in ("whole", "native")]
+SCHEMES = [name for name in registry.names("scheme") if name not in ("whole", "native", "file")]
 SOURCE = Path(__file__).parents[2] / "src"
 # Mild label skew: the default leaves a client of a tiny graph without a node more often than not.
 MILD = {"dirichlet": {"alpha": 50.0}}
@@ -66,7 +66,7 @@ def test_every_node_once_and_every_edge_accounted_for(scheme, kind, clients):
     assert all(part.dtype == np.int64 and (np.diff(part) > 0).all() for part in assignment.parts)
     assert np.sort(np.concatenate(assignment.parts)).tolist() == list(range(graph.num_nodes))
     roles = [np.zeros(len(part), dtype=np.int8) for part in assignment.parts]
-    card = partition_card(graph, assignment.parts, roles)
+    card = partition_card(graph, assignment, roles)
     assert sum(card["edges"]) + card["cut_edges"] == GRAPHS[kind].number_of_edges()
     assert sum(card["nodes"]) == graph.num_nodes
 
@@ -115,6 +115,16 @@ def test_induced_subgraphs_of_clients_that_share_nodes():
     assert_same_matrix(stacked, expected)
 
 
+def test_an_edge_between_two_copies_is_not_there():
+    network = nx.cycle_graph(6)
+    parts = [np.array([0, 1, 2, 3]), np.array([2, 3, 4, 5])]
+    copy = np.array([False, False, True, True, False, False, False, False])
+    stacked = induced_edges(graph_of(network), np.concatenate(parts), np.array([0, 4, 8]), copy)
+    expected = nx.Graph([(0, 1), (1, 2), (4, 5), (5, 6), (6, 7)])  # client 0: 0-1 and 1-2, not 2-3
+    expected.add_nodes_from(range(8))
+    assert_same_matrix(stacked, expected)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 25), st.integers(0, 60), st.integers(1, 6), st.integers(0, 10**6))
 def test_induced_subgraphs_of_any_graph(nodes, edges, clients, seed):
@@ -144,9 +154,9 @@ pairs = np.array(nx.gnp_random_graph(120, 0.06, seed=2).edges).T
 graph = Graph(canonical_edges(pairs, 120)[0], np.ones((120, 1), dtype=np.float32), np.arange(120) % 4, 4)
 made = {}
 for scheme, chosen in json.loads(sys.argv[1]):
-    parts = assign_clients(graph, "gnp", scheme, 5, chosen, 7).parts
-    roles = assign_roles(graph.labels, parts, SplitSettings(), 7, "gnp", scheme, {})
-    made[scheme + str(chosen)] = [[part.tolist() for part in parts], [role.tolist() for role in roles]]
+    assignment = assign_clients(graph, "gnp", scheme, 5, chosen, 7)
+    roles = assign_roles(graph.labels, assignment, SplitSettings(), 7, "gnp", scheme, {})
+    made[scheme + str(chosen)] = [[part.tolist() for part in assignment.parts], [role.tolist() for role in roles]]
 print(json.dumps(made))
 """
 
@@ -196,11 +206,68 @@ def test_what_a_scheme_returns_is_checked(monkeypatch, parts, error, message):
         assign_clients(graph_of(nx.path_graph(4)), "path", "random", 2, {}, seed=0)
 
 
-def test_a_scheme_may_declare_that_clients_share_nodes(monkeypatch):
-    made = Assignment([np.array([0, 1, 2]), np.array([2, 3])])
+def assigned(monkeypatch, parts, *declared, nodes=4, **of):
+    """What comes back of a scheme that declares this and gives that, on a path."""
+    made = Assignment([np.array(part) for part in parts], **of)
     monkeypatch.setattr(random_scheme, "assign", lambda *_: made)
-    monkeypatch.setattr(random_scheme, "OVERLAPS", True, raising=False)
-    assert assign_clients(graph_of(nx.path_graph(4)), "path", "random", 2, {}, seed=0) is made
+    for name in declared:
+        monkeypatch.setattr(random_scheme, name, True, raising=False)
+    found = assign_clients(graph_of(nx.path_graph(nodes)), "path", "random", len(parts), {}, seed=0)
+    assert found is made
+    return found
+
+
+def test_a_scheme_may_declare_that_clients_share_nodes_and_that_it_leaves_some_out(monkeypatch):
+    assigned(monkeypatch, [[0, 1, 2], [2, 3]], "OVERLAPS")
+    with pytest.raises(ComponentError, match=r"left out 1 nodes, the first 3; .* LEAVES_OUT = True"):
+        assigned(monkeypatch, [[0, 1, 2], [2]], "OVERLAPS")
+    assigned(monkeypatch, [[0, 1, 2], [2]], "LEAVES_OUT", held_out=np.array([3]))
+
+
+MINE, YOURS = np.zeros(2, dtype=bool), np.ones(2, dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("parts", "of", "message"),
+    [
+        ([[0, 1], [1, 2]], {"held_out": np.array([2, 3])}, "gave 1 nodes to clients that it names as held out, .* 2"),
+        ([[0, 1], [1, 2]], {"held_out": np.array([4])}, "for held_out, int64 ids 4 to 4"),
+        ([[0, 1], [1, 2]], {"copies": [MINE, MINE]}, "node 1 has 2 owners"),
+        ([[0, 1], [1, 2]], {"copies": [MINE, YOURS]}, "node 2 has 0 owners"),
+        ([[0, 1], [1, 2]], {"copies": [MINE, YOURS[:1]]}, r"client 1, copies bool \[1\]; they are bool \[2\]"),
+        ([[0, 1], [1, 2]], {"held_out_clients": (1,)}, "client 1 is held out and shares 1 nodes .* first 1"),
+        ([[0, 1], [2, 3]], {"held_out_clients": (0, 1)}, r"clients \[0, 1\]; .* one at least is left to train"),
+        ([[0, 1], [2, 3]], {"held_out_clients": (2,)}, "among 0 to 1"),
+        ([[0, 1], [2, 3]], {"roles": np.array([0, 1, 2, 4])}, r"roles \[4\]; they are \[4\], 0 to 3"),
+    ],
+)
+def test_owners_and_what_is_held_out_are_checked(monkeypatch, parts, of, message):
+    with pytest.raises(ComponentError, match=message):
+        assigned(monkeypatch, parts, "OVERLAPS", "LEAVES_OUT", **of)
+
+
+def test_a_split_stores_copies_and_what_the_scheme_holds_out(monkeypatch, tmp_path):
+    """A path of 10 nodes of which the split holds out some; of the 8 others, the scheme holds out the last."""
+    made = Assignment(
+        [np.array([0, 1, 2, 3]), np.array([3, 4]), np.array([6])],
+        copies=[np.arange(4) == 3, np.zeros(2, dtype=bool), np.zeros(1, dtype=bool)],
+        held_out=np.array([7]),
+        held_out_clients=(2,),
+    )
+    monkeypatch.setattr(random_scheme, "assign", lambda *_: made)
+    for name in ("OVERLAPS", "LEAVES_OUT"):
+        monkeypatch.setattr(random_scheme, name, True, raising=False)
+    save_graph(graph_of(nx.path_graph(10)), tmp_path / "graph", {})
+    spec = {"dataset": "path", "scheme": "random", "clients": 3, "settings": {}, "split": {"held_out": 0.2}}
+    split(tmp_path / "graph", spec, [0], tmp_path / "split")
+    stored, card = load_split(tmp_path / "split/seed0"), json.loads((tmp_path / "split/seed0/card.json").read_text())
+    drawn = draw_held_out(10, 0.2, 0, "path")
+    left = np.setdiff1d(np.arange(10), drawn)
+    assert stored.nodes.tolist() == left[[0, 1, 2, 3, 3, 4, 6]].tolist()
+    assert stored.held_out.tolist() == sorted([*drawn.tolist(), left[7]])
+    assert stored.copy.tolist() == [False, False, False, True, False, False, False]
+    assert (card["held_out"], card["held_out_clients"], card["left_out"]) == (3, [2], 1)
+    assert stored.role[-1] == 3
 
 
 def test_whole_gives_all_nodes_to_one_client_and_refuses_more():
@@ -254,7 +321,9 @@ def test_dirichlet_alpha_sets_the_skew():
 
     def distance(alpha: float) -> float:
         parts = assign_clients(graph, "empty", "dirichlet", 5, {"alpha": alpha}, seed=0).parts
-        return partition_card(graph, parts, [np.zeros(len(part), np.int8) for part in parts])["cosine_distance"]
+        return partition_card(graph, Assignment(parts), [np.zeros(len(part), np.int8) for part in parts])[
+            "cosine_distance"
+        ]
 
     assert distance(1000.0) < 0.01 < 0.2 < distance(0.1)
 
@@ -279,7 +348,7 @@ def test_stage_writes_what_the_library_makes(stored_graph, tmp_path):
     split(stored_graph, SPEC, [0, 4], tmp_path / "split")
     graph = graph_of(GRAPHS["communities"])
     parts = assign_clients(graph, "caves", "louvain", 3, {}, seed=4).parts
-    roles = assign_roles(graph.labels, parts, SplitSettings(), 4, "caves", "louvain", {})
+    roles = assign_roles(graph.labels, Assignment(parts), SplitSettings(), 4, "caves", "louvain", {})
     made = load_split(tmp_path / "split/seed4")
     assert np.array_equal(made.nodes, np.concatenate(parts)) and made.nodes.dtype == np.int64
     assert made.ptr.tolist() == [0, *np.cumsum([len(part) for part in parts])] and made.ptr.dtype == np.int64
@@ -320,6 +389,7 @@ def test_stage_leaves_nothing_where_it_fails(stored_graph, tmp_path):
         ({"nodes": np.array([1, 0, 1, 2, 3])}, "not ascending"),
         ({"ptr": np.array([0, 0, 5])}, "disagree"),
         ({"role": np.array([1, 2], np.int8)}, "disagree"),
+        ({"copy": np.array([True, False])}, "disagree"),
     ],
 )
 def test_a_split_that_contradicts_itself_is_refused(tmp_path, change, message):

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from federations import TEST, TRAIN, VAL, case_of
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from fglbench import registry
-from fglbench.datasets.base import save_graph
+from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.errors import DataError
-from fglbench.federation.adjacency import normalised
-from fglbench.stages.preprocess import FILE, pays, preprocess, propagated, row_normalised, split_of
+from fglbench.federation.propagation import normalised, pays, propagated_features
+from fglbench.requests import Propagation
+from fglbench.stages.preprocess import FILE, preprocess, row_normalised, split_of
 from fglbench.stages.split import split
 from fglbench.storage import read_json, read_npz
 
@@ -70,10 +72,10 @@ def test_without_self_loops_the_symmetric_operator_is_that_of_pyg(tiny_graph):
 def test_combinations_of_hops_by_hand():
     operator, x = normalised(PATH, 0.5), np.array([[1.0], [0.0], [0.0]], dtype=np.float32)
     once, twice = np.array([1 / 2, 6**-0.5, 0]), np.array([5 / 12, 5 / (6 * 6**0.5), 1 / 6])
-    np.testing.assert_allclose(propagated(x, operator, {"hops": 2})["x"][:, 0], twice, rtol=1e-6)
-    each = propagated(x, operator, {"hops": 2, "combine": "each"})["hop_x"]
+    np.testing.assert_allclose(propagated_features(x, operator, Propagation(hops=2))[:, 0], twice, rtol=1e-6)
+    each = propagated_features(x, operator, Propagation(hops=2, combine="each"))
     np.testing.assert_allclose(each[:, :, 0], [once, twice], rtol=1e-6)
-    total = propagated(x, operator, {"hops": 2, "combine": [0.5, 2.0, -1.0]})["x"]
+    total = propagated_features(x, operator, Propagation(hops=2, combine=(0.5, 2.0, -1.0)))
     np.testing.assert_allclose(total[:, 0], np.array([0.5, 0, 0]) + 2 * once - twice, rtol=1e-6)
     assert x.tolist() == [[1.0], [0.0], [0.0]]
 
@@ -84,23 +86,23 @@ def test_sparse_features_are_filled_up_where_they_have_few_columns_and_the_hops_
         sp.csr_matrix((np.ones(5000), np.tile(np.arange(5), 1000), np.arange(0, 5001, 5)), shape=(1000, columns))
         for columns in (100, 1000)
     )
-    assert pays(narrow.toarray(), operator, 200, {"hops": 1})
-    assert pays(narrow, operator, 200, {"hops": 2})  # 200 x 100 filled entries against 4 x (5000 + 2 x 1000)
-    assert not pays(narrow, operator, 200, {"hops": 1})
-    assert not pays(narrow, operator, 300, {"hops": 2})
-    assert not pays(wide, operator, 200, {"hops": 2})
-    assert pays(wide, operator, 10, {"hops": 2, "combine": "each"})
-    assert not pays(wide, operator, 10, {"hops": 2, "combine": "each", "fill": False})
-    assert pays(narrow.toarray(), operator, 200, {"hops": 2, "fill": False})
+    assert pays(narrow.toarray(), operator, 200, Propagation(hops=1))
+    assert pays(narrow, operator, 200, Propagation(hops=2))  # 200 x 100 filled entries against 4 x (5000 + 2 x 1000)
+    assert not pays(narrow, operator, 200, Propagation(hops=1))
+    assert not pays(narrow, operator, 300, Propagation(hops=2))
+    assert not pays(wide, operator, 200, Propagation(hops=2))
+    assert pays(wide, operator, 10, Propagation(hops=2, combine="each"))
+    assert not pays(wide, operator, 10, Propagation(hops=2, combine="each", fill=False))
+    assert pays(narrow.toarray(), operator, 200, Propagation(hops=2, fill=False))
     huge = sp.csr_matrix((1000, 200_000), dtype=np.float32)
-    assert not pays(huge, operator, 0, {"hops": 2, "combine": "each"})  # 1.6 GB
+    assert not pays(huge, operator, 0, Propagation(hops=2, combine="each"))  # 1.6 GB
 
 
 def test_gamlp_with_many_hops_leaves_sparse_features_as_they_are():
     settings = registry.declaration("backbone", "gamlp").settings
     operator = sp.identity(1000, dtype=np.float32, format="csr")
     features = sp.csr_matrix(np.ones((1000, 2)))
-    filled = {hops: pays(features, operator, 10, settings(hops=hops).prepared()) for hops in (4, 5)}
+    filled = {hops: pays(features, operator, 10, settings(hops=hops).propagation()) for hops in (4, 5)}
     assert filled == {4: True, 5: False}
 
 
@@ -135,3 +137,19 @@ def test_a_federation_file_follows_its_split(tiny_graph, tmp_path):
     np.testing.assert_array_equal(
         read_npz(target)["role"], read_npz(tmp_path / "split" / "seed0" / "split.npz")["role"]
     )
+
+
+def test_copies_reach_the_federation_and_keep_no_edge_among_them(tmp_path):
+    """A path of four; client 0 owns 0 and holds copies of 1 and 2, which client 1 owns, of whom 1 is a test node."""
+    edges, cleaning = canonical_edges(np.array([[0, 1, 2], [1, 2, 3]]), 4)
+    graph = Graph(edges, np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1]), 2, cleaning=cleaning)
+    parts, copy = [np.array([0, 1, 2]), np.array([1, 2, 3])], np.array([False, True, True, False, False, False])
+    case = case_of(graph, parts, np.array([TRAIN, TEST, VAL, TRAIN]), tmp_path, copy)
+    made = case.federation("gcn", inductive=True)
+    whole = made.scored
+    assert whole.copy.tolist() == copy.tolist()
+    adjacency = (whole.adjacency != 0).toarray()
+    np.fill_diagonal(adjacency, False)
+    assert np.argwhere(np.triu(adjacency)).tolist() == [[0, 1], [3, 4], [4, 5]]  # not 1-2, both of them copies
+    assert made.nodes.tolist() == [0, 3]  # without the validation and test nodes
+    assert made.copy.tolist() == [False, False]

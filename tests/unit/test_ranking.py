@@ -68,3 +68,17 @@ def test_a_class_that_no_scored_node_has_is_left_out():
     found = ranking_scores(logits, labels, ptr, np.ones(3, dtype=bool))
     # Softmax of class 0: about 0.0009, 0.27, 0.84; of class 1: 0.0003, 0.73, 0.11. Class 2 does not occur.
     assert found["auc"]["pooled"] == pytest.approx((0.5 + 1.0) / 2)
+
+
+def test_shared_rows_are_weighed_so_that_every_node_counts_once():
+    """Two negatives, and a positive that two clients hold: it is above both at one, and below both at the other."""
+    outputs, labels = np.array([0.5, 0.9, 0.5, 0.1]), np.array([0, 1, 0, 1])
+    share = np.array([1, 0.5, 1, 0.5])
+    found = ranking_scores(outputs, labels, np.array([0, 2, 4]), np.ones(4, dtype=bool), share)
+    assert found["auc"]["node_mean"] == pytest.approx(0.5)
+    assert found["ap"]["node_mean"] == pytest.approx(0.5 * 1 + 0.5 * 1 / 3)  # weights 1/2 of 1/2, then 1 of 3
+    assert found["ap"]["pooled"] == pytest.approx(0.5 * 1 + 0.5 * 2 / 4)
+    logits = np.log(np.stack([1 - outputs, outputs], axis=1))
+    loss = ranking_scores(logits, labels, np.array([0, 2, 4]), np.ones(4, dtype=bool), share)["loss"]
+    assert loss["node_mean"] == pytest.approx(-(2 * np.log(0.5) + (np.log(0.9) + np.log(0.1)) / 2) / 3)
+    assert loss["pooled"] == pytest.approx(-(2 * np.log(0.5) + np.log(0.9) + np.log(0.1)) / 4)

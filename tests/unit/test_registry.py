@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -127,3 +128,26 @@ def test_a_method_that_changes_graphs_aggregates_for_no_other_one(folder):
     assert aggregation_entry(fedgl(aggregation="mine")).name == "mine"
     with pytest.raises(ComponentError, match=r"'mended' is not a method that aggregates for another one\. .*mine"):
         aggregation_entry(fedgl(aggregation="mended"))
+
+
+@pytest.mark.parametrize(("old", "new"), [("mixing", "aggregate"), ("after", "server_update"), ("shared", "groups")])
+def test_a_hook_by_its_old_name_is_refused_with_its_new_one(
+    tmp_path: Path, own_components: None, old: str, new: str
+) -> None:
+    text = f"""
+from fglbench.methods import base
+from fglbench.settings import ComponentSettings
+
+VERSION = 1
+
+class Settings(ComponentSettings):
+    pass
+
+class Method(base.Method):
+    def {old}(self, round):
+        pass
+"""
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    registry.use_folders([tmp_path])
+    with pytest.raises(ComponentError, match=f"mine.py: the hook '{old}' is called {new}"):
+        registry.declaration("method", "mine")

@@ -7,21 +7,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fglbench.errors import PartitionError
-from fglbench.partition.split import (
+from fglbench.partition.base import Assignment
+from fglbench.partition.ratios import (
     NONE,
     TEST,
     TRAIN,
     VAL,
-    SplitSettings,
     apportion,
-    assign_roles,
-    check_roles,
-    clients_without,
-    draw_per_class,
     draw_roles,
     largest_remainder,
+    rounded,
     shuffle_roles,
 )
+from fglbench.partition.split import SplitSettings, assign_roles, check_roles, clients_without, draw_per_class
 
 DEFAULT = (0.2, 0.4, 0.4)
 
@@ -30,8 +28,9 @@ def counts_by_class(labels: np.ndarray, role: np.ndarray, code: int) -> list[int
     return np.bincount(labels[role == code], minlength=int(labels.max()) + 1).tolist()
 
 
-def split_of(labels, parts, seed=0, masks=None, **chosen):
-    return assign_roles(np.asarray(labels), parts, SplitSettings(**chosen), seed, "toy", "random", masks or {})
+def split_of(labels, parts, seed=0, masks=None, of: dict | None = None, **chosen):
+    assignment = Assignment(list(parts), **(of or {}))
+    return assign_roles(np.asarray(labels), assignment, SplitSettings(**chosen), seed, "toy", "random", masks or {})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_apportion(counts, total, one_each, expected):
 
 def test_hand_worked_client():
     labels = np.array([0] * 12 + [1] * 7 + [2] + [-1] * 5)
-    role = draw_roles(labels, DEFAULT, np.random.default_rng(0))
+    role = draw_roles(labels, [4, 8, 8], np.random.default_rng(0))
     # 20 labelled: 4 train, 8 val, 8 test. Train shares 2.4 1.4 0.2 give 2 1 0, one each gives 2 1 1.
     # Left are 10 6 0: val shares 5 3 0, test the rest.
     assert counts_by_class(labels, role, TRAIN) == [2, 1, 1]
@@ -84,7 +83,7 @@ def test_hand_worked_client():
 
 def test_common_classes_wait_where_training_nodes_do_not_suffice():
     labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 2, 3])
-    role = draw_roles(labels, DEFAULT, np.random.default_rng(1))
+    role = draw_roles(labels, [2, 4, 4], np.random.default_rng(1))
     assert counts_by_class(labels, role, TRAIN) == [0, 0, 1, 1]
 
 
@@ -96,9 +95,9 @@ def test_common_classes_wait_where_training_nodes_do_not_suffice():
 )
 def test_laws_of_one_client(labels, ratios, seed):
     labels = np.array(labels, dtype=np.int64)
-    role = draw_roles(labels, ratios, np.random.default_rng(seed))
     labelled = labels >= 0
     totals = largest_remainder(ratios, int(labelled.sum()))
+    role = draw_roles(labels, totals, np.random.default_rng(seed))
     assert [int((role == code).sum()) for code in (TRAIN, VAL, TEST)] == totals
     assert all(abs(got - ratio * labelled.sum()) < 1 for got, ratio in zip(totals, ratios, strict=True))
     assert ((role == NONE) == ~labelled).all()
@@ -114,7 +113,7 @@ def test_laws_of_one_client(labels, ratios, seed):
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(0, 1000))
 def test_classes_keep_their_share(sizes, seed):
     labels = np.repeat(np.arange(len(sizes)), sizes)
-    role = draw_roles(labels, DEFAULT, np.random.default_rng(seed))
+    role = draw_roles(labels, largest_remainder(DEFAULT, len(labels)), np.random.default_rng(seed))
     for code, ratio in ((TRAIN, 0.2), (VAL, 0.4), (TEST, 0.4)):
         got = np.bincount(labels[role == code], minlength=len(sizes))
         # Rounding moves a class by less than one node; the guaranteed training nodes of all may be paid by one class.
@@ -132,7 +131,8 @@ def test_hand_worked_shuffle():
     labels = np.array([0, 0, 0, 0, 0, 0, -1, 1, 2, 2, 2])
     # 10 labelled: 2 train, 4 val, 4 test, from the last one down; class 1 has no training node.
     assert (
-        shuffle_roles(labels, DEFAULT, Reversed()).tolist() == [TEST] * 4 + [VAL] * 2 + [NONE] + [VAL] * 2 + [TRAIN] * 2
+        shuffle_roles(labels, [2, 4, 4], Reversed()).tolist()
+        == [TEST] * 4 + [VAL] * 2 + [NONE] + [VAL] * 2 + [TRAIN] * 2
     )
 
 
@@ -140,12 +140,12 @@ def test_hand_worked_shuffle():
 @given(st.lists(st.integers(-1, 6), min_size=0, max_size=120), st.integers(0, 1000))
 def test_a_shuffle_has_the_totals_of_the_ratios_whatever_the_classes(labels, seed):
     labels = np.array(labels, dtype=np.int64)
-    role = shuffle_roles(labels, DEFAULT, np.random.default_rng(seed))
     totals = largest_remainder(DEFAULT, int((labels >= 0).sum()))
+    role = shuffle_roles(labels, totals, np.random.default_rng(seed))
     assert [int((role == code).sum()) for code in (TRAIN, VAL, TEST)] == totals
     assert ((role == NONE) == (labels < 0)).all()
     other = np.where(labels >= 0, 0, -1)  # the same nodes with one class
-    assert np.array_equal(role, shuffle_roles(other, DEFAULT, np.random.default_rng(seed)))
+    assert np.array_equal(role, shuffle_roles(other, totals, np.random.default_rng(seed)))
 
 
 def test_stratify_decides_how_each_client_is_split():
@@ -195,6 +195,7 @@ def test_identities_name_only_what_decides_the_roles():
     assert SplitSettings().spec() == {"kind": "ratios", **ratios, "empty": "keep"}
     assert SplitSettings(stratify=False).spec() == {"kind": "ratios", **ratios, "stratify": False, "empty": "keep"}
     assert SplitSettings(kind="public", stratify=False).spec() == {"kind": "public", **ratios, "empty": "keep"}
+    assert SplitSettings(kind="file").spec() == {"kind": "file", "empty": "keep"}
     counts = {"train_per_class": 20, "val_nodes": 500}
     assert per_class(20, 500).spec() == {"kind": "per_class", **counts, "empty": "keep"}
 
@@ -225,6 +226,84 @@ def test_a_shared_node_has_one_role(nodes, clients, seed):
         for node, code in zip(part.tolist(), role.tolist(), strict=True):
             by_node.setdefault(node, set()).add(code)
     assert all(len(codes) == 1 for codes in by_node.values())
+
+
+def numbers_of(roles):
+    return [[int((role == code).sum()) for code in (TRAIN, VAL, TEST)] for role in roles]
+
+
+@pytest.mark.parametrize("stratify", [True, False])
+def test_the_ratios_hold_in_every_client_though_they_share_nodes(stratify):
+    """Three clients of 10 nodes: each pair shares 3, and each has 4 for itself.
+
+    Of the first two groups of 3 each has a train node, so the clients 0, 1 and 2 have 0.8, 0.4 and 0.4 too much of it,
+    and the third group of 3 has none; of the 4 of its own client 0 takes none.
+    """
+    shared = {(0, 1): [0, 1, 2], (0, 2): [3, 4, 5], (1, 2): [6, 7, 8]}
+    own = [[9, 10, 11, 12], [13, 14, 15, 16], [17, 18, 19, 20]]
+    parts = [
+        np.array(sorted(own[client] + [node for pair, nodes in shared.items() if client in pair for node in nodes]))
+        for client in range(3)
+    ]
+    for seed in range(5):
+        roles = split_of(np.zeros(21, dtype=int), parts, seed, stratify=stratify)
+        assert numbers_of(roles) == [[2, 4, 4]] * 3
+        role = np.concatenate(roles)[np.unique(np.concatenate(parts), return_index=True)[1]]
+        assert numbers_of(role[nodes] for nodes in shared.values()) == [[1, 1, 1], [1, 1, 1], [0, 2, 1]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(20, 60), st.integers(2, 5), st.integers(0, 1000))
+def test_clients_with_enough_nodes_of_their_own_have_the_numbers_they_had_alone(own, clients, seed):
+    stream = np.random.default_rng(seed)
+    shared = np.arange(clients * own, clients * own + 30)
+    parts = [
+        np.concatenate([np.arange(client * own, (client + 1) * own), shared[stream.random(30) < 0.3]])
+        for client in range(clients)
+    ]
+    roles = split_of(stream.integers(0, 3, size=clients * own + 30), parts, seed)
+    for part, numbers in zip(parts, numbers_of(roles), strict=True):
+        assert np.abs(np.array(numbers) - np.array(DEFAULT) * len(part)).max() < 1
+
+
+def test_numbers_that_are_owed_to_other_roles_are_rounded_to_the_whole():
+    assert rounded([-0.5, 1.5, 2.0], 3) == [0, 1, 2]  # 0, 1.29, 1.71
+    assert rounded([-0.4, 0.2, 0.2], 0) == [0, 0, 0]
+
+
+def test_owned_nodes_are_split_on_their_own_and_copies_follow():
+    labels = np.zeros(40, dtype=int)
+    parts = [np.arange(0, 25), np.arange(15, 40)]
+    copies = [np.arange(0, 25) >= 20, np.arange(15, 40) < 20]
+    roles = split_of(labels, parts, 3, of={"copies": copies})
+    assert numbers_of(role[~copy] for role, copy in zip(roles, copies, strict=True)) == [[4, 8, 8], [4, 8, 8]]
+    assert np.array_equal(roles[0][15:], roles[1][:10])
+    assert np.array_equal(roles[0][:20], split_of(labels, [np.arange(20), np.arange(20, 40)], 3)[0])
+
+
+def test_held_out_clients_are_tested_and_nothing_else():
+    labels = np.array([0] * 10 + [0, 0, -1, 0, 0])
+    parts, of = [np.arange(10), np.arange(10, 15)], {"held_out_clients": (1,)}
+    roles = split_of(labels, parts, of=of, empty="error")  # it lacks train and val nodes as it should
+    assert numbers_of(roles) == [[2, 4, 4], [0, 0, 4]]
+    assert roles[1].tolist() == [TEST, TEST, NONE, TEST, TEST]
+    masks = {"train": np.arange(15) % 3 == 0, "val": np.arange(15) % 3 == 1, "test": np.arange(15) % 3 == 2}
+    roles = split_of(labels, parts, masks=masks, of=of, kind="public")
+    assert roles[0].tolist() == [TRAIN, VAL, TEST] * 3 + [TRAIN]
+    assert roles[1].tolist() == [NONE, TEST, NONE, NONE, TEST]
+    with pytest.raises(PartitionError, match=r"2 clients: no test nodes at clients \[1\]\."):
+        split_of(np.where(np.arange(15) < 10, 0, -1), parts, of=of, empty="error")
+
+
+def test_roles_that_come_with_a_partition_are_taken_as_they_are():
+    given_roles = np.array([TRAIN, VAL, TEST, NONE, TRAIN], dtype=np.int8)
+    labels, parts = np.array([0, 1, 0, 1, -1]), [np.array([0, 2]), np.array([1, 3, 4])]
+    roles = split_of(labels, parts, of={"roles": given_roles}, kind="file")
+    assert [role.tolist() for role in roles] == [[TRAIN, TEST], [VAL, NONE, NONE]]
+    with pytest.raises(
+        PartitionError, match=r"'toy', scheme 'random', 2 clients: split\.kind 'file' needs a partition"
+    ):
+        split_of(labels, parts, kind="file")
 
 
 def test_two_roles_of_one_node_are_found():
@@ -270,7 +349,7 @@ def test_clients_that_lack_a_role_are_kept_or_refused():
         ({"train": 0.0, "val": 0.6}, "greater than 0"),
         ({"val": -0.1, "test": 0.9}, "greater than or equal to 0"),
         ({"ratio": 0.2}, "Extra inputs"),
-        ({"kind": "official"}, "'ratios', 'per_class' or 'public'"),
+        ({"kind": "official"}, "'ratios', 'per_class', 'public' or 'file'"),
         ({"kind": "per_class", "val_nodes": 500}, "kind per_class needs 'train_per_class', such as 20"),
         ({"kind": "per_class", "train_per_class": 20}, "kind per_class needs 'val_nodes', such as 500"),
         ({"train_per_class": 20}, "'train_per_class' is read by kind per_class"),

@@ -55,6 +55,22 @@ def test_split_reading_and_mean_are_chosen_and_said():
     assert "Protocol: evaluate aggregated" in caption
 
 
+def test_the_mean_over_nodes_is_the_pooled_one_where_no_node_is_shared():
+    own, shared = frame(run_rows([0.8])), frame(run_rows([0.7], label="Local"))
+    once = shared[shared["mean"] == "pooled"].assign(mean="nodes", value=lambda rows: rows["value"] + 0.05)
+    study = study_of(pd.concat([own, shared, once], ignore_index=True), seeds=[0])
+    table = build_table(study, table_spec(mean="nodes"))
+    assert {label: cell.text for label, cell in by_label(table).items()} == {"FedAvg": "80.0", "Local": "75.0"}
+    assert "nodes (every node once" in " ".join(table.caption)
+    assert build_table(study, table_spec(mean="nodes", metric="bytes_up", percent=False)).cells[0][0].text == "4.0"
+    pooled = build_table(study, table_spec())
+    assert by_label(pooled)["Local"].text == "70.0"
+    assert "counted together; a node that several clients hold counts once for each of them)" in " ".join(
+        pooled.caption
+    )
+    assert "several clients hold" not in " ".join(build_table(study_of(own, seeds=[0]), table_spec()).caption)
+
+
 def test_the_protocols_of_a_table_are_said_where_datasets_differ():
     study = study_of(frame(run_rows([0.8])), seeds=[0])
     dataset = study.runs["dataset"].iloc[0]

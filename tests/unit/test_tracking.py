@@ -43,7 +43,7 @@ def run_rows(
 def curve_rows(cell: str) -> pd.DataFrame:
     """Rows of curves.parquet for one placement; nobody trained in the second round."""
     rounds = np.arange(ROUNDS)
-    columns = dict.fromkeys(("val_accuracy", "test_accuracy", "train_seconds"), rounds / ROUNDS)
+    columns = dict.fromkeys(("val_score", "test_score", "train_seconds"), rounds / ROUNDS)
     loss = np.where(rounds == 1, np.nan, 1.0 / (rounds + 1))
     return pd.DataFrame({"cell": cell, "round": rounds, **columns, "train_loss": loss, "bytes_up": 100 * rounds})
 

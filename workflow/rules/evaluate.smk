@@ -19,6 +19,7 @@ rule evaluate_cell:
         mem_mb=grows(1000),
         runtime=grows(10),
     params:
+        components=lambda wildcards, input: PLAN.components,
         version=EVALUATE_VERSION,
     message:
         "evaluate {wildcards.method} on {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"

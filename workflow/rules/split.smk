@@ -19,6 +19,7 @@ rule split_dataset:
         runtime=grows(60),
     params:
         partition=PLAN.partition,
+        file=PLAN.partition_file,
         components=lambda wildcards, input: PLAN.components,
         trust=lambda wildcards, input: PLAN.trust,
     message:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
+from fglbench.registry import use_folders
 from fglbench.stages.evaluate import evaluate, record_not_run
 from fglbench.stages.job import finish, logged, not_run_seeds
 
 with logged(snakemake.log[0]):
+    use_folders([Path(folder) for folder in snakemake.params.components])
     seeds = seeds_of(snakemake.wildcards.seeds)
     folder = Path(snakemake.output[0]).parent
     train, split, graph = (

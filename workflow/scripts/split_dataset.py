@@ -13,7 +13,8 @@ with logged(snakemake.log[0]) as say:
     folder = Path(snakemake.output[0]).parent
     graph = Path(snakemake.input.graph).parent
     # What cannot be made would fail again: it is recorded, and the cells of the other seeds go on.
-    refused = split(graph, snakemake.params.partition, seeds, folder, keep_going=True, trust=snakemake.params.trust)
+    params = snakemake.params
+    refused = split(graph, params.partition, seeds, folder, file=params.file, keep_going=True, trust=params.trust)
     for seed, reason in refused.items():
         say(f"not run: {snakemake.wildcards.dataset}, {snakemake.wildcards.partition}, seed {seed}: {reason}")
     made = [folder / f"seed{seed}" / "card.json" for seed in seeds if seed not in refused]

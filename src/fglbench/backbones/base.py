@@ -1,49 +1,56 @@
 """The contract of a backbone.
 
-A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `prepared()` (which operator
-and which hops of the features preprocessing makes, see `stages.preprocess`), and `class Backbone(base.Backbone)`.
+A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` with a method `propagation()` (what
+preprocessing makes: the operator and the hops of the features), and `class Backbone(base.Backbone)`.
 
-A forward pass meets the node features only in linear maps, `view.first(weight)` for one propagated matrix or
-`view.each(weights)` for all hops, so that sparse features stay sparse; after that rows are plain tensors grouped by
-client, for `view.linear`, `bias`, `propagate`, `own` and `edges`. All parameters have a leading client axis, and
-nothing may mix the rows of two clients but the operators, which have no edge between them.
+A forward pass meets the node features only in linear maps, `batch.input_linear(weight)` for one propagated matrix or
+`batch.input_linear_per_hop(weights)` for all hops, so that sparse features stay sparse; after that rows are plain
+tensors grouped by client, for `batch.linear`, `bias`, `propagate`, `target_rows` and `edges`. All parameters have a
+leading client axis, and nothing may mix the rows of two clients but the operators, which have no edge between them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from fglbench.federation.federation import View
+from fglbench.federation.batch import Batch
+from fglbench.federation.federation import Federation
+from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.propagation_batch import DrawNeighbours, propagation_batch
+from fglbench.requests import Propagation
+from fglbench.samplers.base import Sampler
 
-Dropout: TypeAlias = Callable[[Tensor, list[int]], Tensor]
+Dropout: TypeAlias = ClientDropout | NoDropout
+"""`dropout(x, ptr)` for rows grouped by client; `dropout.training` says whether a pass belongs to a training step."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a forward pass gives, for the output rows of its view.
+    """What a forward pass gives, for the output rows of its batch.
 
     Attributes:
         logits: [outputs, classes] float32.
         hidden: the representation before the classifier, [rows of the level it lives on, width] float32; the logits
             themselves where the classifier is the only layer.
-        hidden_level: that level of the view.
+        hidden_level: that level of the batch.
+        buffers: new values [S, ...] of buffers that a training pass updates.
     """
 
     logits: Tensor
     hidden: Tensor
-    hidden_level: int
+    hidden_level: int = 0
+    buffers: Parameters = field(default_factory=dict)
 
-    def representation(self, view: View) -> Tensor:
-        """`hidden` of the view's output rows, [outputs, width]."""
-        z = self.hidden
-        for level in range(self.hidden_level, len(view.operators)):
-            z = view.own(z, level)
-        return z
+    def representation(self, batch: Batch) -> Tensor:
+        """`hidden` of the batch's output rows, [outputs, width]."""
+        return batch.at_targets(self.hidden, self.hidden_level)
 
 
 class Backbone(ABC):
@@ -51,11 +58,17 @@ class Backbone(ABC):
 
     Attributes:
         settings: the resolved settings.
+        features: columns of the node features.
+        outputs: columns of its last layer.
+        propagation: what preprocessing makes for it.
         hops: applications of the operator inside the first linear map.
         propagations: applications after it.
         head: names of the parameters of the last layer (personal in FedPer).
         branches: outputs of the first linear map that a step keeps beside each other, and
         edge_values: numbers that it keeps for every edge, both of which count where memory is limited.
+        norms: names of the parameters and buffers of its normalisation layers (personal in FedBN).
+        reads_whole_graphs: whether hidden layers need all rows of a client, as statistics over its nodes do.
+        sampler: makes the sampler that says what each target reads, of an adjacency; None: propagation.
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
@@ -64,20 +77,50 @@ class Backbone(ABC):
     head: list[str]
     branches: int = 1
     edge_values: int = 0
+    norms: Sequence[str] = ()
+    reads_whole_graphs: bool = False
+    sampler: Callable[[sp.csr_matrix], Sampler] | None = None
     neighbours: int | None = None
 
-    def __init__(self, settings: Any, features: int, classes: int):
+    def __init__(self, settings: Any, features: int, outputs: int):
         self.settings = settings
         self.features = features
-        self.classes = classes
+        self.outputs = outputs
+        self.propagation: Propagation = settings.propagation()
 
     @abstractmethod
     def initial(self, generator: torch.Generator) -> Parameters:
         """One client's initial parameters, drawn from the generator in a fixed order."""
 
+    def buffers(self, generator: torch.Generator) -> Parameters:
+        """One client's initial buffers: state [...] that no gradient trains and training passes update."""
+        return {}
+
     @abstractmethod
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        """Logits of the view's output rows under stacked parameters [S, ...]."""
+    def forward(self, parameters: Parameters, batch: Any, dropout: Dropout) -> Output:
+        """Logits of the batch's output rows under stacked parameters and buffers [S, ...]."""
+
+    def batch(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        targets: np.ndarray | None = None,
+        *,
+        draw_neighbours: DrawNeighbours | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Batch:
+        """What a forward pass over some clients computes on: of propagation, unless a backbone makes its own."""
+        return propagation_batch(
+            federation,
+            self.propagation,
+            clients,
+            self.hops,
+            self.propagations,
+            targets,
+            draw_neighbours=draw_neighbours,
+            whole=self.reads_whole_graphs,
+            device=device,
+        )
 
 
 def glorot(generator: torch.Generator, rows: int, columns: int) -> Tensor:

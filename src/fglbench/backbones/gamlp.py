@@ -31,9 +31,9 @@ from torch import Tensor
 
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
-from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
-from fglbench.settings import ComponentSettings, Field
+from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 2
 
@@ -48,14 +48,14 @@ class Settings(ComponentSettings):
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
     attention: Literal["recursive", "jk"] = Field("recursive", description="What a hop's score compares it with.")
 
-    def prepared(self) -> dict[str, Any]:
+    def propagation(self) -> Propagation:
         # Filling sparse features only costs time here, and more with every hop; up to few, cells keep their identity.
-        return {"r": self.r, "hops": self.hops, "combine": "each"} | ({"fill": False} if self.hops > _FEW_HOPS else {})
+        return Propagation(r=self.r, hops=self.hops, combine="each", fill=self.hops <= _FEW_HOPS)
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Any, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = settings.hops
         self.branches = settings.hops + 1
         self.propagations = 0
@@ -63,7 +63,7 @@ class Backbone(base.Backbone):
 
     def initial(self, generator: torch.Generator) -> Parameters:
         parameters = {}
-        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        layers = base.widths(self.features, self.settings.hidden, self.outputs, self.settings.depth)
         for layer, (rows, columns) in enumerate(layers):
             parameters[f"{layer}.weight"] = 2**0.5 * base.glorot(generator, rows, columns)
             parameters[f"{layer}.bias"] = torch.zeros(columns)
@@ -74,39 +74,42 @@ class Backbone(base.Backbone):
         attention = weight.view(references + 1, self.features).T.contiguous()
         return parameters | {"attention.weight": attention, "attention.bias": bias}
 
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        mapped, scores = (self._jk if self.settings.attention == "jk" else self._recursive)(parameters, view)
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+        mapped, scores = (self._jk if self.settings.attention == "jk" else self._recursive)(parameters, batch)
         share = torch.cat(scores, dim=1).softmax(1)
         h = share[:, :1] * mapped[0]
         for hop in range(1, self.hops + 1):
             h = h + share[:, hop : hop + 1] * mapped[hop]
-        h = hidden = view.bias(h, parameters["0.bias"], level=0)
+        h = hidden = batch.bias(h, parameters["0.bias"], level=0)
         for layer in range(1, self.settings.depth):
-            slope = view.bias(h.new_zeros(len(h), 1), parameters[f"{layer - 1}.slope"], level=0)
+            slope = batch.bias(h.new_zeros(len(h), 1), parameters[f"{layer - 1}.slope"], level=0)
             hidden = torch.prelu(h.T, slope.squeeze(1)).T
-            h = view.linear(dropout(hidden, view.ptrs[0]), parameters[f"{layer}.weight"], level=0)
-            h = view.bias(h, parameters[f"{layer}.bias"], level=0)
+            h = batch.linear(dropout(hidden, batch.ptrs[0]), parameters[f"{layer}.weight"], level=0)
+            h = batch.bias(h, parameters[f"{layer}.bias"], level=0)
         return Output(h, hidden, hidden_level=0)
 
-    def _recursive(self, parameters: Parameters, view: View) -> tuple[list[Tensor], list[Tensor]]:
+    def _recursive(self, parameters: Parameters, batch: PropagationBatch) -> tuple[list[Tensor], list[Tensor]]:
         """Every hop's first linear map [rows, out] and its score [rows, 1]."""
         # Two maps: a copy of the wide weights beside those of the scores would take longer than the second one.
-        mapped = view.each([parameters["0.weight"]])
-        history, own = zip(*(both.split(1, dim=1) for both in view.each([parameters["attention.weight"]])), strict=True)
+        mapped = batch.input_linear_per_hop([parameters["0.weight"]])
+        history, own = zip(
+            *(both.split(1, dim=1) for both in batch.input_linear_per_hop([parameters["attention.weight"]])),
+            strict=True,
+        )
         past = torch.cat(history, dim=1)
         scores: list[Tensor] = []
         for hop in range(self.hops + 1):
             before = (past[:, :hop] * torch.cat(scores, dim=1).softmax(1)).sum(1, keepdim=True) if hop else history[0]
-            scores.append(view.bias(before + own[hop], parameters["attention.bias"], level=0).sigmoid())
+            scores.append(batch.bias(before + own[hop], parameters["attention.bias"], level=0).sigmoid())
         return mapped, scores
 
-    def _jk(self, parameters: Parameters, view: View) -> tuple[list[Tensor], list[Tensor]]:
+    def _jk(self, parameters: Parameters, batch: PropagationBatch) -> tuple[list[Tensor], list[Tensor]]:
         """Every hop's first linear map [rows, out] and its score [rows, 1]."""
-        mapped = view.each([parameters["0.weight"]])
+        mapped = batch.input_linear_per_hop([parameters["0.weight"]])
         # All parts of s for all hops, though a hop needs two of them: one map, which is propagated once.
-        parts = view.each([parameters["attention.weight"]])
+        parts = batch.input_linear_per_hop([parameters["attention.weight"]])
         reference = torch.stack([part[:, hop] for hop, part in enumerate(parts)]).sum(0).unsqueeze(1)
         scores = [
-            view.bias(reference + part[:, -1:], parameters["attention.bias"], level=0).sigmoid() for part in parts
+            batch.bias(reference + part[:, -1:], parameters["attention.bias"], level=0).sigmoid() for part in parts
         ]
         return mapped, scores

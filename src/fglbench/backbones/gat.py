@@ -20,9 +20,9 @@ from torch.nn.functional import elu
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
 from fglbench.federation.attention import attend
-from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
-from fglbench.settings import ComponentSettings, Field
+from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 2
 _COPIES_OF_EDGES = 12  # where edges lead, by target and by source; scores, shares, dropout and their gradients
@@ -37,13 +37,13 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers and on the attention.")
     slope: float = Field(0.2, ge=0, description="Slope of the attention's LeakyReLU for negative scores.")
 
-    def prepared(self) -> dict[str, Any]:
-        return {"r": 0.5, "hops": 0}
+    def propagation(self) -> Propagation:
+        return Propagation()
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Any, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = 0
         self.propagations = settings.depth
         last = settings.depth - 1
@@ -51,7 +51,7 @@ class Backbone(base.Backbone):
         self._heads = [settings.heads] * last + [1]
         self.edge_values = _COPIES_OF_EDGES * sum(self._heads)
         each = -(-settings.hidden // settings.heads)
-        self._widths = base.widths(features, each * settings.heads, classes, settings.depth)
+        self._widths = base.widths(features, each * settings.heads, outputs, settings.depth)
 
     def initial(self, generator: torch.Generator) -> Parameters:
         parameters = {}
@@ -62,27 +62,29 @@ class Backbone(base.Backbone):
             parameters[f"{layer}.bias"] = torch.zeros(columns)
         return parameters
 
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        h = hidden = view.first(parameters["0.weight"])
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+        h = hidden = batch.input_linear(parameters["0.weight"])
         for layer in range(self.settings.depth):
             if layer:
                 hidden = elu(h)
-                h = view.linear(dropout(hidden, view.ptrs[layer]), parameters[f"{layer}.weight"], level=layer)
-            h = self._attention(h, layer, parameters, view, dropout)
-            h = view.bias(h, parameters[f"{layer}.bias"], level=layer + 1)
+                h = batch.linear(dropout(hidden, batch.ptrs[layer]), parameters[f"{layer}.weight"], level=layer)
+            h = self._attention(h, layer, parameters, batch, dropout)
+            h = batch.bias(h, parameters[f"{layer}.bias"], level=layer + 1)
         return Output(h, hidden if self.settings.depth > 1 else h, hidden_level=max(self.settings.depth - 1, 1))
 
-    def _attention(self, h: Tensor, layer: int, parameters: Parameters, view: View, dropout: Dropout) -> Tensor:
+    def _attention(
+        self, h: Tensor, layer: int, parameters: Parameters, batch: PropagationBatch, dropout: Dropout
+    ) -> Tensor:
         """[rows of level, heads * width] -> [rows of level + 1, heads * width], level = layer."""
         heads = self._heads[layer]
         halves = torch.cat([_blocks(parameters[f"{layer}.{half}"], heads) for half in ("source", "target")], dim=2)
-        source, target = view.linear(h, halves, level=layer).split(heads, dim=1)
-        edges, ptr = view.edges(layer, heads)
+        source, target = batch.linear(h, halves, level=layer).split(heads, dim=1)
+        edges, ptr = batch.edges(layer, heads)
         kept = dropout(ones := torch.ones(ptr[-1], heads, device=h.device), ptr)
         out = attend(
             h.view(len(h) * heads, -1),
             source.flatten(),
-            view.own(target, layer).flatten(),
+            batch.target_rows(target, layer).flatten(),
             edges,
             self.settings.slope,
             None if kept is ones else kept.flatten(),

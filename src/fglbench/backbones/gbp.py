@@ -13,10 +13,8 @@ Defaults:
     r 0.5: the public code's for Cora.
 """
 
-from typing import Any
-
 from fglbench.backbones import sgc
-from fglbench.settings import ComponentSettings, Field
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -29,9 +27,9 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers (depth above 1).")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, Any]:
-        weights = [self.beta * (1 - self.beta) ** hop for hop in range(self.hops + 1)]
-        return {"r": self.r, "hops": self.hops, "combine": weights}
+    def propagation(self) -> Propagation:
+        weights = tuple(self.beta * (1 - self.beta) ** hop for hop in range(self.hops + 1))
+        return Propagation(r=self.r, hops=self.hops, combine=weights)
 
 
 class Backbone(sgc.Backbone):

@@ -13,10 +13,8 @@ Defaults:
     r 0.5: the paper's.
 """
 
-from typing import Any
-
 from fglbench.backbones import sgc
-from fglbench.settings import ComponentSettings, Field
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -29,9 +27,9 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers (depth above 1).")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, Any]:
+    def propagation(self) -> Propagation:
         each = (1 - self.alpha) / self.hops
-        return {"r": self.r, "hops": self.hops, "combine": [self.alpha] + [each] * self.hops}
+        return Propagation(r=self.r, hops=self.hops, combine=(self.alpha, *[each] * self.hops))
 
 
 class Backbone(sgc.Backbone):

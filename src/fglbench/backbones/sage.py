@@ -18,9 +18,9 @@ import torch
 
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
-from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
-from fglbench.settings import ComponentSettings, Field
+from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -31,14 +31,13 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
     neighbours: int | None = Field(None, ge=1, description="Neighbours drawn for a node in training; null: all.")
 
-    def prepared(self) -> dict[str, Any]:
-        hops = 1 if self.neighbours is None else 0
-        return {"r": 0.0, "self_loops": False, "hops": hops, "combine": "each"}
+    def propagation(self) -> Propagation:
+        return Propagation(r=0.0, self_loops=False, hops=1 if self.neighbours is None else 0, combine="each")
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Any, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = 1
         self.propagations = settings.depth - 1
         self.neighbours = settings.neighbours
@@ -46,22 +45,22 @@ class Backbone(base.Backbone):
 
     def initial(self, generator: torch.Generator) -> Parameters:
         parameters = {}
-        layers = base.widths(self.features, self.settings.hidden, self.classes, self.settings.depth)
+        layers = base.widths(self.features, self.settings.hidden, self.outputs, self.settings.depth)
         for layer, (rows, columns) in enumerate(layers):
             weight, bias = base.linear_start(generator, rows, columns)
             parameters[f"{layer}.neighbours.weight"], parameters[f"{layer}.bias"] = weight, bias
             parameters[f"{layer}.own.weight"] = base.linear_start(generator, rows, columns)[0]
         return parameters
 
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
-        own, mean = view.each([parameters["0.own.weight"], parameters["0.neighbours.weight"]])
-        h = view.bias(own + mean, parameters["0.bias"], level=0)
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
+        own, mean = batch.input_linear_per_hop([parameters["0.own.weight"], parameters["0.neighbours.weight"]])
+        h = batch.bias(own + mean, parameters["0.bias"], level=0)
         hidden = h
         for layer in range(1, self.settings.depth):
             level = layer - 1
             hidden = h.relu()
-            h = dropout(hidden, view.ptrs[level])
-            mean = view.propagate(view.linear(h, parameters[f"{layer}.neighbours.weight"], level), level)
-            own = view.linear(view.own(h, level), parameters[f"{layer}.own.weight"], level + 1)
-            h = view.bias(own + mean, parameters[f"{layer}.bias"], level + 1)
+            h = dropout(hidden, batch.ptrs[level])
+            mean = batch.propagate(batch.linear(h, parameters[f"{layer}.neighbours.weight"], level), level)
+            own = batch.linear(batch.target_rows(h, level), parameters[f"{layer}.own.weight"], level + 1)
+            h = batch.bias(own + mean, parameters[f"{layer}.bias"], level + 1)
         return Output(h, hidden, hidden_level=max(self.settings.depth - 2, 0))

@@ -14,7 +14,7 @@ Defaults:
 from typing import Any
 
 from fglbench.backbones import mlp
-from fglbench.settings import ComponentSettings, Field
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -26,11 +26,11 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers (depth above 1).")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, Any]:
-        return {"r": self.r, "hops": self.hops}
+    def propagation(self) -> Propagation:
+        return Propagation(r=self.r, hops=self.hops)
 
 
 class Backbone(mlp.Backbone):
-    def __init__(self, settings: Any, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Any, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = settings.hops

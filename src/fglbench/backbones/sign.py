@@ -17,9 +17,9 @@ import torch
 
 from fglbench.backbones import base, mlp
 from fglbench.backbones.base import Dropout, Output
-from fglbench.federation.federation import View
 from fglbench.federation.parameters import Parameters
-from fglbench.settings import ComponentSettings, Field
+from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1
 
@@ -31,13 +31,13 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.5, ge=0, lt=1, description="Rate between the layers.")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
 
-    def prepared(self) -> dict[str, Any]:
-        return {"r": self.r, "hops": self.hops, "combine": "each"}
+    def propagation(self) -> Propagation:
+        return Propagation(r=self.r, hops=self.hops, combine="each")
 
 
 class Backbone(mlp.Backbone):
-    def __init__(self, settings: Any, features: int, classes: int):
-        super().__init__(settings, features, classes)
+    def __init__(self, settings: Any, features: int, outputs: int):
+        super().__init__(settings, features, outputs)
         self.hops = settings.hops
         self.branches = settings.hops + 1
 
@@ -47,12 +47,12 @@ class Backbone(mlp.Backbone):
         for hop in range(self.hops + 1):
             weight, bias = base.linear_start(generator, self.features, hidden)
             parameters[f"0.{hop}.weight"], parameters[f"0.{hop}.bias"] = weight, bias
-        layers = base.widths((self.hops + 1) * hidden, hidden, self.classes, self.settings.depth - 1)
+        layers = base.widths((self.hops + 1) * hidden, hidden, self.outputs, self.settings.depth - 1)
         return parameters | base.linear_layers(generator, layers, first=1)
 
-    def forward(self, parameters: Parameters, view: View, dropout: Dropout) -> Output:
+    def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
         weights, biases = (
             [parameters[f"0.{hop}.{part}"] for hop in range(self.hops + 1)] for part in ("weight", "bias")
         )
-        h = view.bias(torch.cat(view.each(weights), dim=1), torch.cat(biases, dim=1), level=0)
-        return self.perceptron(h, parameters, view, dropout)
+        h = batch.bias(torch.cat(batch.input_linear_per_hop(weights), dim=1), torch.cat(biases, dim=1), level=0)
+        return self.perceptron(h, parameters, batch, dropout)

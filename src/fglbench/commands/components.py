@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -12,7 +12,7 @@ from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
 from fglbench.settings import ComponentSettings
 
-KINDS = ("dataset", "method", "backbone", "scheme")
+KINDS = ("dataset", "method", "backbone", "task", "scheme", "sampler")
 
 
 def use_folders(folders: list[str]) -> None:
@@ -47,6 +47,13 @@ def docstring(kind: str, name: str) -> str:
     """The whole docstring of a component's file."""
     path = registry.declaration(kind, name).path
     return ast.get_docstring(ast.parse(Path(path).read_text(encoding="utf-8"))) or ""
+
+
+def is_module(backbone: str) -> bool:
+    """Whether a backbone is a torch.nn.Module called client by client."""
+    tree = ast.parse(registry.declaration("backbone", backbone).path.read_text(encoding="utf-8"))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Backbone"]
+    return any(ast.unparse(base).split(".")[-1] == "ModuleBackbone" for own in classes for base in own.bases)
 
 
 def settings_table(model: type[ComponentSettings], indent: str = "  ") -> str:
@@ -84,4 +91,8 @@ def _type(annotation: Any) -> str:
         return " | ".join(map(_shown, get_args(annotation)))
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join("null" if part is type(None) else _type(part) for part in get_args(annotation))
+    if get_origin(annotation) is list:
+        return f"list of {_type(get_args(annotation)[0])}"
+    if get_origin(annotation) is Annotated:
+        return _type(get_args(annotation)[0])
     return getattr(annotation, "__name__", str(annotation))

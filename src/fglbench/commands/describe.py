@@ -16,7 +16,7 @@ IN_ROW = ("title", "about", "source", "citation", "license")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("name", metavar="NAME", help="of a dataset, method, backbone or partition scheme")
+    parser.add_argument("name", metavar="NAME", help="of a dataset, method, backbone, task, scheme or sampler")
     parser.add_argument(
         "--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help="settings of the dataset"
     )
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         known = sorted({name for kind in components.KINDS for name in components.names(kind)})
         raise ComponentError(
-            f"'{args.name}' is no dataset, method, backbone or partition scheme. {suggest(args.name, known)}"
+            f"'{args.name}' is no dataset, method, backbone, task, scheme or sampler. {suggest(args.name, known)}"
         )
     given = [f"--set {text}" for text in args.assignments] + ["--download"] * args.download
     if given and "dataset" not in found:
@@ -90,4 +90,6 @@ def _component(kind: str, name: str) -> str:
     declared = registry.declaration(kind, name)
     table = components.settings_table(declared.settings)
     head = f"{name} ({kind}, version {declared.version})\n{components.docstring(kind, name)}"
+    if kind == "backbone" and components.is_module(name):
+        head += "\n\nIt runs client by client, several times slower than a backbone that computes on all at once."
     return f"{head}\n\nsettings (default, allowed):\n{table}\n\n{declared.path}"

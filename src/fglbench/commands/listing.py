@@ -8,7 +8,14 @@ from fglbench.config.files import read_yaml
 from fglbench.errors import FglbenchError
 from fglbench.settings import ComponentSettings
 
-PLURALS = {"datasets": "dataset", "methods": "method", "backbones": "backbone", "schemes": "scheme"}
+PLURALS = {
+    "datasets": "dataset",
+    "methods": "method",
+    "backbones": "backbone",
+    "tasks": "task",
+    "schemes": "scheme",
+    "samplers": "sampler",
+}
 KINDS = [*PLURALS, "studies"]
 
 

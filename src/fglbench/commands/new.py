@@ -1,4 +1,4 @@
-"""`fglbench new method|dataset NAME`: a working file with its test, to start from."""
+"""`fglbench new method|backbone|dataset NAME`: a working file with its test, to start from."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ from fglbench import registry
 from fglbench.commands import components, places
 from fglbench.errors import ComponentError
 
-KINDS = ("method", "dataset")
+KINDS = ("method", "backbone", "dataset")
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\+?")
 
 
@@ -21,6 +21,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "name", metavar="NAME", help="as in configurations: lower-case letters, digits and dashes; may end in '+'"
     )
     parser.add_argument(
+        "--module", action="store_true", help="a backbone around an ordinary torch.nn.Module (the only kind there is)"
+    )
+    parser.add_argument(
         "--folder",
         metavar="DIR",
         help="components folder for it, such as DIR/methods/ and DIR/tests/ (else the checkout; datasets need one)",
@@ -29,11 +32,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes both files and says what comes next."""
+    if (args.kind == "backbone") != args.module:
+        raise ComponentError(
+            f"'fglbench new {args.kind} {args.name}': --module is for backbones, and a backbone is written with it. "
+            "docs/adding-a-backbone.md shows how one computes on all clients at once, as gcn.py does."
+        )
     component, test = write_component(args.kind, args.name, Path(args.folder) if args.folder else None, args.components)
     use = f"\n  components: [{args.folder}]" if args.folder else ""
     pin = "" if args.folder else f"Pin its numbers: 'pytest tests/golden -k {args.name} --update-golden'.\n"
     what, beside, page = {
         "method": ("idea", "fedavg", "docs/adding-a-method.md shows what a method may do where."),
+        "backbone": ("model", "gcn", "docs/adding-a-backbone.md shows what is made of it."),
         "dataset": ("graph", "digits", "docs/adding-a-dataset.md shows what else the file may say."),
     }[args.kind]
     print(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.commands import components, overrides
+from fglbench.reporting.quantities import Quantity, quantity
 
 TRAINING = {
     "rounds": (int, "communication rounds"),
@@ -24,7 +25,8 @@ PROTOCOL = {
     "'inductive'",
     "features": "'raw' as published, or 'row': each row divided by its sum",
 }
-SCORES = ("test_accuracy_pooled", "test_accuracy_macro", "val_accuracy_pooled")
+SCORES = ("test_{}_pooled", "test_{}_macro", "val_{}_pooled")
+NODES = "test_{}_nodes"
 JOBS = {"chunk_clients": "clients trained at once", "memory_mb": "memory for client chunks, in MiB"}
 
 
@@ -36,18 +38,12 @@ def positive(text: str) -> int:
     return number
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+def add_partition(parser: argparse.ArgumentParser) -> None:
+    """Options that say which partition is meant."""
     parser.add_argument("--dataset", required=True, metavar="NAME")
     parser.add_argument("--scheme", default="louvain", metavar="NAME", help="partition scheme (louvain)")
     parser.add_argument("--clients", type=int, default=10, metavar="N", help="(10)")
-    parser.add_argument("--method", default="fedavg", metavar="NAME", help="(fedavg)")
-    parser.add_argument("--backbone", default="gcn", metavar="NAME", help="(gcn)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(0)")
-    for name, (kind, text) in TRAINING.items():
-        parser.add_argument(_option(name), type=kind, metavar=kind.__name__.upper(), help=text)
-    for name, text in PROTOCOL.items():
-        parser.add_argument(_option(name), metavar="WORD", help=text)
     parser.add_argument(
         "--set",
         action="append",
@@ -56,6 +52,29 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="any setting: mu=0.01, dataset.nodes=1000, scheme.alpha=0.1, protocol.split.train=0.6; may be repeated",
     )
+
+
+def partition_values(args: argparse.Namespace) -> dict[str, Any]:
+    """These options as a part of a configuration."""
+    return {
+        "datasets": [{"name": args.dataset}],
+        "partitions": [{"name": args.scheme}],
+        "clients": [args.clients],
+        "seeds": [args.seed],
+        "data": {"mirror": args.mirror},
+        "components": args.components,
+    }
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add_partition(parser)
+    parser.add_argument("--method", default="fedavg", metavar="NAME", help="(fedavg)")
+    parser.add_argument("--backbone", default="gcn", metavar="NAME", help="(gcn)")
+    for name, (kind, text) in TRAINING.items():
+        parser.add_argument(_option(name), type=kind, metavar=kind.__name__.upper(), help=text)
+    for name, text in PROTOCOL.items():
+        parser.add_argument(_option(name), metavar="WORD", help=text)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
     parser.add_argument("--mode", choices=["deterministic", "fast"], default="deterministic", help="(deterministic)")
     parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
@@ -82,19 +101,14 @@ def values_of(args: argparse.Namespace) -> dict[str, Any]:
     """
     components.use_folders(args.components)
     values: dict[str, Any] = {
-        "datasets": [{"name": args.dataset}],
-        "partitions": [{"name": args.scheme}],
-        "clients": [args.clients],
+        **partition_values(args),
         "methods": [{"name": args.method}],
         "backbones": [{"name": args.backbone}],
-        "seeds": [args.seed],
         "training": _given(args, TRAINING),
         "protocol": _given(args, PROTOCOL),
         "jobs": _given(args, JOBS),
         "device": args.device,
         "mode": args.mode,
-        "data": {"mirror": args.mirror},
-        "components": args.components,
     }
     overrides.apply(args.assignments, values)
     return values
@@ -135,8 +149,12 @@ def _text(done: dict[str, Any]) -> str:
     lines = {"cell": where} | ({"but": "; ".join(done["differences"])} if done["differences"] else {})
     lines |= {"outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
     if done["outcome"] == "ok":
-        test, macro, val = (_percent(done[name]) for name in SCORES)
-        lines["test accuracy"] = f"{test} pooled, {macro} mean over clients"
+        metric, shown = done["metric"], quantity(done["metric"])
+        test, macro, val = (_printed(done[name.format(metric)], shown) for name in SCORES)
+        once = (
+            f", {_printed(done[NODES.format(metric)], shown)} every node once" if NODES.format(metric) in done else ""
+        )
+        lines[f"test {shown.title}"] = f"{test} pooled, {macro} mean over clients{once}"
         lines["validation"] = f"{val} pooled, round {done['selected_round'] + 1} of {done['rounds_run']} selected"
     training, evaluating, whole = (done[f"{name}_seconds"] for name in ("train", "eval", "total"))
     lines["seconds"] = f"{training:.2f} training, {evaluating:.2f} evaluating, {whole:.2f} this command"
@@ -145,5 +163,5 @@ def _text(done: dict[str, Any]) -> str:
     return "\n".join(f"{label:<13}  {text}" for label, text in lines.items())
 
 
-def _percent(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:.2f} %"
+def _printed(value: float | None, shown: Quantity) -> str:
+    return "none" if value is None else f"{shown.shown(value):.2f} {shown.unit}".strip()

@@ -1,4 +1,4 @@
-"""`fglbench tune STUDY`: searches the settings that the study's `tune` asks for, on validation accuracy."""
+"""`fglbench tune STUDY`: searches the settings that the study's `tune` asks for, on the validation score."""
 
 import argparse
 import sys

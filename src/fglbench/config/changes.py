@@ -10,6 +10,7 @@ from fglbench.config.entries import (
     chosen,
     component_settings,
     labels,
+    sampler_entry,
     seed_list,
     settings_class,
     with_settings,
@@ -85,7 +86,7 @@ def _without_validation(study: Study) -> list[str]:
         if split.kind != "public" and not split.val:
             own = isinstance(entry.protocol.get("split"), dict) and "val" in entry.protocol["split"]
             key = f"datasets[{index}].protocol.split.val" if own else "protocol.split.val"
-            found.append(f"tune: {key} is 0, so there is no validation accuracy to choose by; give it a share.")
+            found.append(f"tune: {key} is 0, so there is no validation score to choose by; give it a share.")
     return found
 
 
@@ -170,14 +171,19 @@ def _protocol_problems(study: Study, where: str, entry: Entry) -> list[str]:
 
 
 def settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
-    """What is wrong with the settings of an entry, and with those of the method that aggregates for it."""
+    """What is wrong with the settings of an entry, and with those of a component that they name: the method that
+    aggregates for it, or the sampler that it reads through."""
     if found := _own_problems(where, kind, entry):
         return found
-    try:
-        inner = aggregation_entry(component_settings(kind, entry))
-    except FglbenchError as error:
-        return [f"{where}.aggregation: {error}"]
-    return settings_problems(f"{where}.aggregation_settings", kind, inner) if inner else []
+    settings = component_settings(kind, entry)
+    for key, named, entry_in in (("aggregation", "method", aggregation_entry), ("sampler", "sampler", sampler_entry)):
+        try:
+            inner = entry_in(settings)
+        except FglbenchError as error:
+            return [f"{where}.{key}: {error}"]
+        if inner:
+            return settings_problems(f"{where}.{key}_settings", named, inner)
+    return []
 
 
 def _own_problems(where: str, kind: str, entry: Entry) -> list[str]:

@@ -6,14 +6,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fglbench import registry
 from fglbench.config.changes import change_problems, seed_problems, settings_problems
 from fglbench.config.entries import chosen, component_settings, labels
 from fglbench.config.merge import grids_of, merged_protocol
+from fglbench.config.partition_files import may_hold_out, partition_file_problems
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
 from fglbench.partition.split import held_out_nodes
-from fglbench.reporting.quantities import QUANTITIES
+from fglbench.reporting.quantities import OF_RUNS
+from fglbench.tasks import metrics_of
 
 _PRINTED = {
     "dataset": ("dataset",),
@@ -42,11 +45,13 @@ def study_problems(study: Study) -> list[str]:
         ]
         twice = _duplicates(key, resolved, _entry_text)
         found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
+    found += _task_problems(study.protocol.task)
     found += _duplicates("clients", study.clients, str)
     found += seed_problems("seeds", study.seeds)
     found += change_problems(study)
     found += _client_problems(study)
     found += _native_problems(study)
+    found += partition_file_problems(study)
     found += _protocol_problems(study)
     for key, shown in (("tables", study.tables), ("figures", study.figures)):
         names = [item.name for item in shown]
@@ -59,15 +64,15 @@ def study_problems(study: Study) -> list[str]:
 def shown_problems(study: Study) -> list[str]:
     """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`. Tables
     and figures must show something of the study."""
-    values = _axis_values(study)
+    values, metrics = _axis_values(study), [*OF_RUNS]
+    if study.protocol.task.name in registry.names("task"):  # else said already
+        metrics = [*metrics_of(study.protocol.task.name), *OF_RUNS]
     found = []
     for index, table in enumerate(study.tables):
         if table.kind == "datasets":
             continue
-        if table.metric not in QUANTITIES:
-            found.append(
-                f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, QUANTITIES)}"
-            )
+        if table.metric is not None and table.metric not in metrics:
+            found.append(f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, metrics)}")
         if table.split == "global_test" and study.protocol.global_test is None:
             found.append(f"tables[{index}].split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
         if table.metric in ("auc", "ap", "loss") and not study.protocol.logits:
@@ -144,6 +149,12 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
     return found
 
 
+def _task_problems(task: Entry) -> list[str]:
+    given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
+    beside = [f"protocol.task.{key}: a task has a name and settings alone." for key, value in given.items() if value]
+    return beside or settings_problems("protocol.task", "task", task)
+
+
 def _protocol_problems(study: Study) -> list[str]:
     """What a dataset cannot serve is known before it is read."""
     found = []
@@ -159,7 +170,8 @@ def _protocol_problems(study: Study) -> list[str]:
             found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
         if protocol.features == "row" and spec.has_negative_features:
             found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")
-        if protocol.global_test == "held_out" and protocol.split.held_out is None:
+        by_scheme = all(map(may_hold_out, study.partitions))
+        if protocol.global_test == "held_out" and protocol.split.held_out is None and not by_scheme:
             found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
     return list(dict.fromkeys(found))
 

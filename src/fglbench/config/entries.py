@@ -7,7 +7,7 @@ from fglbench import registry
 from fglbench.config.schema import Entry
 from fglbench.datasets import catalogue
 from fglbench.errors import ComponentError, suggest
-from fglbench.settings import OF_ENTRIES, AggregatedSettings, ComponentSettings
+from fglbench.settings import OF_ENTRIES, AggregatedSettings, ComponentSettings, SampledSettings
 
 
 def settings_class(kind: str, name: str) -> type[ComponentSettings]:
@@ -54,6 +54,22 @@ def aggregation_entry(settings: ComponentSettings) -> Entry | None:
     return Entry.model_validate({**settings.aggregation_settings, "name": name})
 
 
+def sampler_entry(settings: ComponentSettings) -> Entry | None:
+    """The sampler that a backbone with `SampledSettings` reads through; None for others.
+
+    Raises:
+        ComponentError: there is no such sampler, or a key is none of its settings.
+    """
+    if not isinstance(settings, SampledSettings):
+        return None
+    known = registry.names("sampler")
+    if settings.sampler not in known:
+        raise ComponentError(f"'{settings.sampler}' is not a sampler. {suggest(settings.sampler, known)}")
+    if wrong := set(settings.sampler_settings) & set(OF_ENTRIES):
+        raise ComponentError(f"'{min(wrong)}' is no setting of a sampler.")
+    return Entry.model_validate({**settings.sampler_settings, "name": settings.sampler})
+
+
 def _aggregates(method: str) -> bool:
     """Whether a method is federated, and leaves graphs as they are: those are for the other method to change.
 
@@ -64,7 +80,7 @@ def _aggregates(method: str) -> bool:
     except ComponentError:
         return False
     alone = issubclass(declared.settings, AggregatedSettings) or declared.constants.get("CENTRALISED", False)
-    return not alone and not (declared.rebuilds or "prepare" in declared.hooks)
+    return not alone and not (declared.rebuilds or declared.hooks & {"prepare", "phases", "finish"})
 
 
 def labels(entries: list[Entry]) -> list[str]:

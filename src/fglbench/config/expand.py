@@ -4,22 +4,27 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, seed_list
+from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, sampler_entry, seed_list
 from fglbench.config.identity import (
     ENGINE_VERSION,
+    OVERLAPPING_SPLIT_VERSION,
     PREPROCESS_VERSION,
     SPLIT_VERSION,
     Cell,
     Part,
+    Spec,
     slug,
 )
 from fglbench.config.merge import Combination, grids_of, merged_entries, merged_protocol, merged_training
+from fglbench.config.partition_files import FILE, content_of
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
+from fglbench.tasks import DEFAULT_TASK
 
 
 @dataclass(frozen=True)
@@ -160,17 +165,29 @@ def dataset_part(entry: Entry) -> Part:
 
 
 def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol) -> Part:
-    """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split."""
+    """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split.
+
+    Of the scheme `file` it covers what the file holds, not where it lies.
+
+    Raises:
+        PartitionError: the file of the scheme `file` cannot be read.
+    """
+    declared = registry.declaration("scheme", entry.name)
+    overlaps = declared.constants.get("OVERLAPS", False)
+    settings, file = component_settings("scheme", entry).model_dump(exclude_none=True), None
+    if entry.name == FILE:
+        path = settings.pop("path")
+        settings["sha256"], file = content_of(path), str(Path(path).absolute())
     spec = {
         "dataset": dataset.spec,
         "scheme": entry.name,
-        "version": registry.declaration("scheme", entry.name).version,
-        "settings": component_settings("scheme", entry).model_dump(exclude_none=True),
+        "version": declared.version,
+        "settings": settings,
         "clients": clients,
         "split": protocol.split.spec(),
-        "split_version": SPLIT_VERSION,
+        "split_version": OVERLAPPING_SPLIT_VERSION if overlaps else SPLIT_VERSION,
     }
-    return Part(slug(f"{entry.name}-k{clients}", spec), spec)
+    return Part(slug(f"{entry.name}-k{clients}", spec), spec, file)
 
 
 def _backbone_settings(entry: Entry, training: Training) -> Any:
@@ -179,7 +196,7 @@ def _backbone_settings(entry: Entry, training: Training) -> Any:
 
 def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: Protocol) -> Part:
     """What preprocessing makes: shared by all backbones that need the same, and by all methods that keep the graphs."""
-    needs = _backbone_settings(backbone, training).prepared()
+    needs = _backbone_settings(backbone, training).propagation().spec()
     if registry.declaration("method", method.name).rebuilds:
         needs["propagate"] = False
     label = f"{protocol.features}-hops{needs['hops']}"
@@ -187,6 +204,29 @@ def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: 
     if protocol.setting == "inductive":  # the other one is not named: it was there first, and its paths stay
         label, spec = f"{label}-inductive", {**spec, "setting": protocol.setting}
     return Part(slug(label, spec), spec)
+
+
+def _task_spec(entry: Entry) -> Spec:
+    """What is predicted. The first version of the default task is not named: it was there first, and its paths stay."""
+    spec = {
+        "name": entry.name,
+        "version": registry.declaration("task", entry.name).version,
+        "settings": component_settings("task", entry).model_dump(exclude_none=True),
+    }
+    return {} if spec == {"name": DEFAULT_TASK, "version": 1, "settings": {}} else {"task": spec}
+
+
+def _backbone_spec(entry: Entry, training: Training) -> Spec:
+    settings = _backbone_settings(entry, training)
+    spec = {
+        "name": entry.name,
+        "version": registry.declaration("backbone", entry.name).version,
+        "settings": settings.model_dump(exclude_none=True),
+    }
+    if sampler := sampler_entry(settings):
+        spec["settings"]["sampler_settings"] = component_settings("sampler", sampler).model_dump(exclude_none=True)
+        spec["sampler_version"] = registry.declaration("sampler", sampler.name).version
+    return spec
 
 
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
@@ -204,16 +244,13 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
         "version": registry.declaration("method", entry.name).version,
         **versions,
         "settings": resolved,
-        "backbone": {
-            "name": backbone.name,
-            "version": registry.declaration("backbone", backbone.name).version,
-            "settings": _backbone_settings(backbone, training).model_dump(exclude_none=True),
-        },
+        "backbone": _backbone_spec(backbone, training),
         "prepared": prepared_part(backbone, entry, training, protocol).spec,
         "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,
         **{name: value for name in ("global_test", "logits") if (value := getattr(protocol, name))},
+        **_task_spec(protocol.task),
         "engine_version": ENGINE_VERSION,
     }
     return Part(slug(f"{entry.name}-{backbone.name}", spec), spec)

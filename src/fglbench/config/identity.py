@@ -5,7 +5,7 @@ hash of it. Labels of users are no part of either, so two studies that ask for t
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,8 @@ EVALUATE_VERSION = 1
 
 No hash depends on the evaluation, which is repeated without training: its rule and packed records know its version.
 """
+OVERLAPPING_SPLIT_VERSION = 2
+"""`SPLIT_VERSION` of schemes whose clients may share nodes."""
 COLLECT_VERSION = 2
 REPORT_VERSION = 5
 TRACK_VERSION = 2
@@ -39,10 +41,15 @@ def slug(label: str, spec: Spec) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """One segment of a cell's path: its slug and its specification."""
+    """One segment of a cell's path: its slug and its specification.
+
+    Attributes:
+        file: where the file lies that the specification knows by its content; None: there is none.
+    """
 
     slug: str
     spec: Spec
+    file: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,10 @@ class Plan:
         spec = self._partitions[wildcards.dataset, wildcards.partition].spec
         return self._with_files(spec, own_file("scheme", spec["scheme"]))
 
+    def partition_file(self, wildcards: Any) -> str | None:
+        """The file of a partition of the scheme `file`."""
+        return self._partitions[wildcards.dataset, wildcards.partition].file
+
     def _with_files(self, spec: Spec, files: dict[str, str]) -> Spec:
         """With the hashes of users' files, so that Snakemake runs a job again where one changed."""
         return {**spec, KEY: files} if files and self.trust == "again" else spec

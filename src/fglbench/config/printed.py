@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fglbench.config.schema import Study
 from fglbench.errors import suggest
+from fglbench.tasks import selecting_metric
 
 FOLDER = "reference"
 COLUMNS = (
@@ -42,7 +43,7 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
             f"reference: {path} lacks the column {', '.join(missing)}; a file of printed numbers has "
             f"{', '.join(COLUMNS)}, with commas between them."
         ]
-    found = []
+    found, selects = [], selecting_metric(study.protocol.task.name)
     for index, table in enumerate(study.tables):
         if table.reference is None:
             continue
@@ -52,7 +53,7 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
             if name not in columns
         ]
         of_table = [row for row in rows if row["table"] == table.reference.table]
-        scored = {row["eval"] for row in of_table if row["metric"] == table.metric}
+        scored = {row["eval"] for row in of_table if row["metric"] == (table.metric or selects)}
         if not of_table:
             tables = sorted({row["table"] for row in rows})
             found.append(

@@ -6,6 +6,7 @@ differ from what the types say.
 
 import inspect
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -80,7 +81,7 @@ def _is_mapping(annotation: Any) -> bool:
 
 def _words(model: type[BaseModel], *, plural: bool = False) -> str:
     """What a page calls a section: "search", "searches"."""
-    word = model.__name__.removesuffix("Settings").lower()
+    word = re.sub(r"(?<=.)(?=[A-Z])", " ", model.__name__.removesuffix("Settings")).lower()
     return _PLURALS.get(word, f"{word}s") if plural else word
 
 

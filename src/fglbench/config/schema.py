@@ -9,12 +9,21 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from fglbench.component_files import Trust
+from fglbench.federation.schedule import LocalPrivacy
 from fglbench.partition.split import SplitSettings
 from fglbench.settings import Section
+from fglbench.tasks import DEFAULT_TASK
 
 
 def _entry(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
+
+
+def _task(value: Any) -> Any:
+    entry = _entry(value)
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+        return {**entry, "name": entry["name"].replace("_", "-")}
+    return entry
 
 
 def _components(value: Any) -> Any:
@@ -60,11 +69,17 @@ class Training(Section):
     optimiser_state: Literal["kept", "reset"] = Field("kept", description="Its moments over rounds: kept or reset.")
     batch_size: int | None = Field(None, ge=1, description="Training nodes of a client in a local step; null: all.")
     participation: float = Field(1.0, gt=0, le=1, description="Fraction of clients drawn for a round, at least one.")
+    ldp: LocalPrivacy | None = Field(
+        None, description="Local differential privacy of uploaded parameters, under any method; null: none."
+    )
 
 
 class Protocol(Section):
     """What is measured and how; a table's caption says it."""
 
+    task: Annotated[Entry, BeforeValidator(_task, json_schema_input_type=str | Entry)] = Field(
+        Entry(name=DEFAULT_TASK), description="What is predicted, trained for and scored."
+    )
     split: SplitSettings = Field(SplitSettings(), description="Roles of the nodes.")
     setting: Literal["transductive", "inductive"] = Field(
         "transductive",
@@ -78,8 +93,10 @@ class Protocol(Section):
     reading: Literal["val", "last", "test"] = Field(
         "val", description="Round shown: best validation accuracy, last, or best on test (marked)."
     )
-    mean: Literal["pooled", "macro"] = Field(
-        "pooled", description="Mean over clients, for selection and tables: weighted by nodes, or plain."
+    mean: Literal["pooled", "macro", "nodes"] = Field(
+        "pooled",
+        description="Mean over clients, for selection and tables: weighted by nodes, or plain. `nodes`: as `pooled`, "
+        "but a node that several clients hold counts once, its score the mean over them.",
     )
     global_test: Literal["whole", "held_out"] | None = Field(
         None,
@@ -115,13 +132,17 @@ class Table(Section):
     )
     rows: list[Axis] = Field(["backbone", "label"], min_length=1, description="What distinguishes rows.")
     columns: list[Axis] = Field(["dataset", "scheme", "clients"], min_length=1, description="And columns.")
-    metric: str = Field("accuracy", description="accuracy, f1_micro, f1_macro, train_seconds, bytes_up, ...")
+    metric: str | None = Field(
+        None, description="accuracy, f1_micro, f1_macro, train_seconds, bytes_up, ...; null: what selects the round."
+    )
     split: Literal["train", "val", "test", "global_test"] = Field(
         "test", description="Nodes scored: of the clients' own graphs, or of the global test."
     )
     where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
     reading: Literal["val", "last", "test"] | None = Field(None, description="Round shown; null: the protocol's.")
-    mean: Literal["pooled", "macro"] | None = Field(None, description="Mean over clients; null: the protocol's.")
+    mean: Literal["pooled", "macro", "nodes"] | None = Field(
+        None, description="Mean over clients; null: the protocol's."
+    )
     digits: int = Field(1, ge=0, le=6, description="Decimals printed.")
     percent: bool | None = Field(None, description="Print in percent; null: scores are.")
     better: Literal["higher", "lower"] | None = Field(None, description="Direction; null: by the metric.")
@@ -184,7 +205,7 @@ class Search(Section):
 
 
 class Tune(Section):
-    """How `fglbench tune` searches settings: by validation accuracy, on seeds that are not reported."""
+    """How `fglbench tune` searches settings: by the validation score, on seeds that are not reported."""
 
     seeds: list[int] = Field(min_length=1, description="Seeds of the search; none of the study's.")
     partition: str = Field(description="Partition scheme to search on.")

@@ -5,12 +5,15 @@ enters no mean; the number of clients that have some is stored beside every mean
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 
-def scores(predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray) -> dict[str, dict[str, Any]]:
+def scores(
+    predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
+) -> dict[str, dict[str, Any]]:
     """Accuracy, micro F1 and macro F1 of one set of nodes.
 
     One class per node is predicted, so micro F1 equals accuracy. Macro F1 is the plain mean of the F1 of every class
@@ -23,11 +26,14 @@ def scores(predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: n
         labels: [N] integer class, -1 where a node has none.
         ptr: [C + 1] integer; rows `ptr[c]:ptr[c + 1]` belong to client c.
         tested: [N] bool, the nodes to score.
+        share: [N] float64 of `shares`, where clients share nodes.
 
     Returns:
-        For each metric `pooled` (all scored nodes of all clients counted together), `macro` (plain mean over the
-        clients that have scored nodes), `clients` (C entries), `evaluated` (clients that have scored nodes), `of` (C)
-        and `nodes` (scored nodes). Fractions from 0 to 1; None where there is no node.
+        For each metric `pooled` (all scored nodes of all clients counted together, a shared one once for each client
+        that holds it), `macro` (plain mean over the clients that have scored nodes), `clients` (C entries), `evaluated`
+        (clients that have scored nodes), `of` (C) and `nodes` (scored nodes, counted as in `pooled`). With `share` also
+        `node_mean`: as `pooled`, but every node counts once, in equal parts at the clients that hold it. Fractions from
+        0 to 1; None where there is no node.
     """
     clients = len(ptr) - 1
     scored = np.asarray(tested, dtype=bool) & (labels >= 0)
@@ -48,11 +54,34 @@ def scores(predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: n
     total = int(nodes.sum())
     pooled_accuracy = _ratio(int(hits.sum()), total)
     pooled_f1 = _macro_f1(hits.sum(axis=0), true.sum(axis=0), said.sum(axis=0)) if total else None
+    node_accuracy, node_f1 = {}, {}
+    if share is not None:
+        part = share[scored]
+        weighed = (
+            np.bincount(c, w, len(classes)) for c, w in ((actual[right], part[right]), (actual, part), (guessed, part))
+        )
+        node_accuracy["node_mean"] = math.fsum(part[right]) / math.fsum(part) if total else None
+        node_f1["node_mean"] = _macro_f1(*weighed) if total else None
     return {
-        "accuracy": means(pooled_accuracy, accuracy, total),
-        "f1_micro": means(pooled_accuracy, accuracy, total),
-        "f1_macro": means(pooled_f1, f1, total),
+        "accuracy": means(pooled_accuracy, accuracy, total) | node_accuracy,
+        "f1_micro": means(pooled_accuracy, accuracy, total) | node_accuracy,
+        "f1_macro": means(pooled_f1, f1, total) | node_f1,
     }
+
+
+def shares(nodes: np.ndarray) -> np.ndarray | None:
+    """[N] float64: 1 / the number of clients that hold a row's node; None where no node is shared.
+
+    Args:
+        nodes: [N] global ids of all rows of all clients.
+    """
+    _, node, times = np.unique(nodes, return_inverse=True, return_counts=True)
+    return 1.0 / times[node] if len(times) < len(nodes) else None
+
+
+def value_of(entry: Mapping[str, Any], mean: str) -> float | None:
+    """The value of an entry of `scores` by a protocol's mean: `nodes` is `pooled` where no node is shared."""
+    return entry.get("node_mean", entry["pooled"]) if mean == "nodes" else entry[mean]
 
 
 def _ratio(part: int, whole: int) -> float | None:

@@ -14,7 +14,7 @@ from fglbench.evaluation.metrics import means
 
 
 def ranking_scores(
-    outputs: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray
+    outputs: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
 ) -> dict[str, dict[str, Any]]:
     """AUC, average precision (AP) and, where there are classes, the mean cross-entropy of one set of nodes or edges.
 
@@ -27,6 +27,7 @@ def ranking_scores(
         labels: [N] integer class, -1 where there is none; 0 or 1 beside [N] scores.
         ptr: [C + 1] integer; rows `ptr[c]:ptr[c + 1]` belong to client c.
         tested: [N] bool, the rows to score.
+        share: [N] float64, see `metrics.scores`; rows are weighed by it for `node_mean`.
 
     Returns:
         `auc`, `ap` and, for logits, `loss`, each as in `metrics.scores`. None where no class can be ranked.
@@ -37,34 +38,43 @@ def ranking_scores(
     logs = log_softmax(outputs.astype(np.float64), axis=1) if outputs.ndim == 2 else None
     ranked = outputs.reshape(-1, 1) if logs is None else np.exp(logs)
 
-    def over(value: Callable[[np.ndarray], float | None]) -> dict[str, Any]:
-        return means(value(everyone), [value(own) for own in rows], len(everyone))
+    def over(value: Callable[[np.ndarray, np.ndarray | None], float | None]) -> dict[str, Any]:
+        entry = means(value(everyone, None), [value(own, None) for own in rows], len(everyone))
+        return entry if share is None else entry | {"node_mean": value(everyone, share[everyone])}
 
     found = {
-        "auc": over(lambda own: _auc(ranked[own], labels[own])),
-        "ap": over(lambda own: _average_precision(ranked[own], labels[own])),
+        "auc": over(lambda own, weights: _auc(ranked[own], labels[own], weights)),
+        "ap": over(lambda own, weights: _average_precision(ranked[own], labels[own], weights)),
     }
     if logs is not None:
-        found["loss"] = over(lambda own: float(-logs[own, labels[own]].mean()) if len(own) else None)
+        found["loss"] = over(lambda own, weights: _loss(logs[own, labels[own]], weights))
     return found
 
 
-def _auc(ranked: np.ndarray, labels: np.ndarray) -> float | None:
+def _loss(log_probabilities: np.ndarray, weights: np.ndarray | None) -> float | None:
+    if not len(log_probabilities):
+        return None
+    return float(-log_probabilities.mean() if weights is None else -np.average(log_probabilities, weights=weights))
+
+
+def _auc(ranked: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float | None:
     from sklearn.metrics import roc_auc_score
 
-    return _over_classes(ranked, labels, roc_auc_score)
+    return _over_classes(ranked, labels, weights, roc_auc_score)
 
 
-def _average_precision(ranked: np.ndarray, labels: np.ndarray) -> float | None:
+def _average_precision(ranked: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float | None:
     from sklearn.metrics import average_precision_score
 
-    return _over_classes(ranked, labels, average_precision_score)
+    return _over_classes(ranked, labels, weights, average_precision_score)
 
 
-def _over_classes(ranked: np.ndarray, labels: np.ndarray, score: Callable[..., float]) -> float | None:
+def _over_classes(
+    ranked: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, score: Callable[..., float]
+) -> float | None:
     """The mean over the classes (columns) that some rows have and some have not; None where there is none."""
     truth = labels.reshape(-1, 1) == (np.arange(ranked.shape[1]) if ranked.shape[1] > 1 else np.ones(1))
     both = truth.any(axis=0) & ~truth.all(axis=0)
     if not both.any():
         return None
-    return float(score(truth[:, both], ranked[:, both], average="macro"))
+    return float(score(truth[:, both], ranked[:, both], average="macro", sample_weight=weights))

@@ -1,102 +1,93 @@
-"""What local steps compute on: all training nodes of the clients at once, or their batches together.
+"""What local steps compute on: all training targets of the clients at once, or their batches together.
 
 Every client draws from streams of its own, so that chunks and other clients change nothing.
 """
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
 from fglbench.backbones.base import Backbone
-from fglbench.federation.federation import TRAIN, Federation, View
+from fglbench.federation.batch import Batch
+from fglbench.federation.federation import Federation
+from fglbench.federation.minibatches import Minibatches
+from fglbench.federation.samples import Samples
 from fglbench.seeding import numpy_stream
+from fglbench.tasks.base import Objective
 
 
-class Batches:
-    """The views of local epochs.
+class Batches(Protocol):
+    """The batches of local epochs, of either kind."""
 
-    With batches, every client shuffles its training nodes in every epoch, and the b-th batches of all clients make one
-    step; clients with fewer batches sit out the last ones. A client's last batch may be smaller.
+    def use(self, federation: Federation, objective: Objective) -> None:
+        """Goes on with other graphs of the same clients, or other targets."""
+
+    def build(self, clients: np.ndarray) -> None:
+        """Makes the batch of some clients ahead of the first round, where it is one that stays."""
+
+    def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
+        """The batches of one local epoch, a step each.
+
+        Args:
+            clients: ascending ids, each with training targets.
+        """
+
+
+def batches_of(
+    backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str
+) -> Batches:
+    """Those of the kind that a backbone computes on.
 
     Args:
-        federation, backbone: what is trained, and the rows that it reads.
-        batch_size: training nodes of a client in a step; None for all of them.
+        backbone: what is trained.
+        batch_size: training targets of a client in a step; None for all of them.
         seed: of the cell.
-        device: where views live.
+        clients: of the federation.
+        device: where batches live.
     """
+    if backbone.sampler is not None:
+        return Samples(backbone.sampler, batch_size, seed, clients, device)
+    return Propagations(backbone, batch_size, seed, clients, device)
 
-    def __init__(
-        self,
-        federation: Federation,
-        backbone: Backbone,
-        batch_size: int | None,
-        seed: int,
-        device: torch.device | str,
-    ):
-        self._federation = federation
+
+class Propagations:
+    """Batches of propagation; see `Minibatches` for their targets, and `batches_of` for the arguments."""
+
+    def __init__(self, backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str):
         self._backbone = backbone
-        self._batch_size = batch_size
         self._device = device
-        self._last: View | None = None
-        clients = range(federation.num_clients)
-        self._orders = [numpy_stream(seed, "batches", client) for client in clients] if batch_size else []
-        self._sampling = [numpy_stream(seed, "sampling", client) for client in clients] if backbone.neighbours else []
+        self._minibatches = Minibatches(batch_size, seed, clients)
+        self._stays = not batch_size and not backbone.neighbours
+        self._last: Batch | None = None
+        self._sampling = [
+            numpy_stream(seed, "sampling", client) for client in range(clients if backbone.neighbours else 0)
+        ]
 
-    def use(self, federation: Federation) -> None:
-        """Goes on with other graphs of the same clients and training nodes."""
+    def use(self, federation: Federation, objective: Objective) -> None:
+        self._minibatches.use(objective.targets, federation.ptr)
         self._federation, self._last = federation, None
 
     def build(self, clients: np.ndarray) -> None:
-        """Makes the view of some clients ahead of the first round, where it is one that stays."""
-        if not self._batch_size and not self._backbone.neighbours:
-            self._whole(clients)
+        if self._stays:
+            list(self.epoch(clients))
 
-    def epoch(self, clients: np.ndarray) -> Iterator[View]:
-        """The views of one local epoch, a step each.
-
-        Args:
-            clients: ascending ids, each with training nodes.
-        """
-        if self._batch_size is None:
-            yield self._whole(clients)
+    def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
+        """As `Batches`; a batch that stays serves all epochs, and all rounds of the same clients."""
+        if self._last is not None and np.array_equal(self._last.clients, clients):
+            yield self._last
             return
-        batches = [self._shuffled(client) for client in clients]
-        for number in range(max(map(len, batches))):
-            present = [number < len(own) for own in batches]
-            outputs = np.concatenate([own[number] for own in batches if number < len(own)])
-            yield self._view(clients[present], outputs)
+        self._last = None  # its memory serves the next one
+        draw = self._draw if self._backbone.neighbours else None
+        for present, targets in self._minibatches.epoch(clients):
+            batch = self._backbone.batch(self._federation, present, targets, draw_neighbours=draw, device=self._device)
+            if self._stays:
+                self._last = batch
+            yield batch
 
-    def _whole(self, clients: np.ndarray) -> View:
-        """All training nodes. The last such view is kept: it serves all epochs, and all rounds of the same clients."""
-        if self._backbone.neighbours:
-            return self._view(clients, None)
-        if self._last is None or not np.array_equal(self._last.clients, clients):
-            self._last = None  # its memory serves the next one
-            self._last = self._view(clients, None)
-        return self._last
-
-    def _view(self, clients: np.ndarray, outputs: np.ndarray | None) -> View:
-        return self._federation.view(
-            clients,
-            self._backbone.hops,
-            self._backbone.propagations,
-            training=True,
-            outputs=outputs,
-            sampler=self._sample if self._backbone.neighbours else None,
-            device=self._device,
-        )
-
-    def _shuffled(self, client: int) -> list[np.ndarray]:
-        """A client's batches, each with its rows in ascending order."""
-        start, stop = self._federation.ptr[client : client + 2]
-        nodes = start + np.flatnonzero(self._federation.role[start:stop] == TRAIN)
-        order = self._orders[client].permutation(nodes)
-        size = self._batch_size or len(order)
-        return [np.sort(order[first : first + size]) for first in range(0, len(order), size)]
-
-    def _sample(self, operator: sp.csr_matrix, clients: np.ndarray, ptr: list[int]) -> sp.csr_matrix:
+    def _draw(self, operator: sp.csr_matrix, clients: np.ndarray, ptr: list[int]) -> sp.csr_matrix:
         edges = np.diff(operator.indptr[ptr])
         keys = [self._sampling[client].random(number) for client, number in zip(clients, edges, strict=True)]
         return sampled_mean(operator, self._backbone.neighbours or operator.nnz, np.concatenate(keys))

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from fglbench.federation.federation import Features, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.partly_dense import PartlyDense
+from fglbench.federation.propagation import Features
+from fglbench.requests import Propagation
 
 _COPIES_OF_ROWS = 8  # activations, their gradients, dropout bits and masks of a layer
 _OPERATORS = 2  # one that reaches the outputs, one that reaches the rows below; each with its transpose
@@ -12,6 +14,7 @@ _COPIES_OF_PARAMETERS = 3  # gradients, and the update's temporaries
 
 def clients_at_once(
     federation: Federation,
+    request: Propagation,
     width: int,
     parameter_bytes: int,
     memory_mb: int | None,
@@ -24,6 +27,8 @@ def clients_at_once(
     the graph and the stacked parameters themselves are there in any case and not counted.
 
     Args:
+        federation: the client graphs.
+        request: what the backbone reads of them.
         width: columns of the widest layer, hops that are kept beside each other counted together.
         parameter_bytes: of one client's parameters.
         memory_mb: limit in MiB.
@@ -35,9 +40,9 @@ def clients_at_once(
     given = np.diff(federation.ptr)
     added = added_rows * given
     rows = given + added
-    matrices = [federation.features, *(federation.hop_features or [])]
-    features = sum(_feature_bytes(matrix, federation.ptr, added_rows) for matrix in matrices)
-    edges = np.diff(federation.operator.indptr[federation.ptr]) + 2 * added  # both directions
+    made = federation.propagated(request)
+    features = sum(_feature_bytes(matrix, federation.ptr, added_rows) for matrix in made.features)
+    edges = np.diff(made.operator.indptr[federation.ptr]) + 2 * added  # both directions
     each = (
         features
         + (_OPERATORS * 16 + 4 * edge_values) * edges

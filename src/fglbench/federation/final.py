@@ -10,23 +10,34 @@ from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import TEST, Federation
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.record import Result
+from fglbench.tasks.base import Task
 
 
 def reading_logits(
     result: Result,
     backbone: Backbone,
+    task: Task,
+    seed: int,
     device: torch.device | str = "cpu",
     chunk_clients: int | None = None,
 ) -> dict[str, np.ndarray]:
     """`<reading>_logits` [N, classes] float32: every client's model on all nodes of its own graph."""
     return {
-        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, device, chunk_clients).logits(parameters)
+        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, seed, device, chunk_clients).logits(
+            parameters
+        )
         for reading, parameters in result.parameters.items()
     }
 
 
 def global_test(
-    result: Result, tested: Federation, backbone: Backbone, logits: bool, device: torch.device | str = "cpu"
+    result: Result,
+    tested: Federation,
+    backbone: Backbone,
+    task: Task,
+    seed: int,
+    logits: bool,
+    device: torch.device | str = "cpu",
 ) -> dict[str, np.ndarray]:
     """Every client's model on the same M test nodes, which measures how it generalises.
 
@@ -38,19 +49,19 @@ def global_test(
         logits: give the logits too.
 
     Returns:
-        `<reading>_global` [G, M] int32 class ids of the test nodes in ascending order and, if asked for,
+        `<reading>_global` [G, M, ...] what the task predicts of the test nodes in ascending order and, if asked for,
         `<reading>_global_logits` [G, M, classes] float32; G is 1 where all clients hold the same parameters, else the
         number of clients.
     """
-    evaluator = Evaluator(tested, backbone, device)
+    evaluator = Evaluator(tested, backbone, task, seed, device)
     nodes = tested.role == TEST
     arrays = {}
     for reading, parameters in result.parameters.items():
         models = range(1 if _all_alike(parameters) else len(next(iter(parameters.values()))))
-        scores = [evaluator.logits(stacked.take(parameters, slice(model, model + 1)))[nodes] for model in models]
-        arrays[f"{reading}_global"] = np.stack([own.argmax(1).astype(np.int32) for own in scores])
+        each = [stacked.take(parameters, slice(model, model + 1)) for model in models]
+        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(own)[nodes] for own in each])
         if logits:
-            arrays[f"{reading}_global_logits"] = np.stack(scores)
+            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(own)[nodes] for own in each])
     return arrays
 
 

@@ -183,19 +183,27 @@ def _split(rows: Tensor, ptr: list[int]) -> tuple[Tensor, ...]:
 
 
 class ClientDropout:
-    """Dropout whose masks depend on the client alone, so that chunks and other clients change nothing.
+    """The dropout of training, whose masks depend on the client alone, so that chunks and other clients change nothing.
 
     Masks are drawn as 16-bit integers, several times faster on CPU than Bernoulli variates; the rate is thereby
     rounded to a multiple of 2^-16.
 
     Args:
         rate: probability of dropping, in [0, 1).
-        generators: one stream per client of the view, in its order.
+        generators: one stream per client of the batch, in its order.
     """
+
+    training = True
 
     def __init__(self, rate: float, generators: list[torch.Generator]):
         self._rate = rate
         self._generators = generators
+
+    def seeds(self) -> list[int]:
+        """A draw from each client's stream, for modules that drop out by themselves; none at rate 0."""
+        if self._rate == 0.0:
+            return []
+        return [int(torch.randint(2**62, (), generator=own, device=own.device)) for own in self._generators]
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
         """x: [rows, width] float32 grouped by client -> the same shape, kept entries scaled by 1 / (1 - rate)."""
@@ -210,6 +218,17 @@ class ClientDropout:
         return x * kept.mul_(1.0 / (1.0 - self._rate))
 
 
-def no_dropout(x: Tensor, ptr: list[int]) -> Tensor:
+class NoDropout:
     """The dropout of evaluation: the identity."""
-    return x
+
+    training = False
+
+    def seeds(self) -> list[int]:
+        """None: nothing is drawn."""
+        return []
+
+    def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
+        return x
+
+
+no_dropout = NoDropout()

@@ -16,9 +16,14 @@ from fglbench.federation.parameters import Parameters, Rows, put, take
 
 
 class Adam:
-    """torch.optim.Adam (coupled weight decay, betas 0.9 and 0.999, eps 1e-8) with a step count per client."""
+    """torch.optim.Adam (coupled weight decay, betas 0.9 and 0.999, eps 1e-8) with a step count per client.
+
+    Attributes:
+        names: of the parameters that it trains.
+    """
 
     def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
+        self.names = list(parameters)
         self._lr = lr
         self._weight_decay = weight_decay
         self._mean = {name: torch.zeros_like(tensor) for name, tensor in parameters.items()}
@@ -73,6 +78,7 @@ class SGD:
     """torch.optim.SGD without momentum: no state."""
 
     def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
+        self.names = list(parameters)
         self._lr = lr
         self._weight_decay = weight_decay
 

@@ -1,6 +1,6 @@
 """Stacked parameters: one tensor per name with a leading client axis, and what is done to them as a whole."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -54,22 +54,22 @@ def clone(parameters: Mapping[str, Tensor]) -> Parameters:
 
 
 def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) -> Parameters:
-    """Aggregation: params[c] <- sum_j M[c, j] params[j] for the shared names; the others stay as they are.
+    """Aggregation: params[c] <- sum_j M[c, j] params[j].
 
     Args:
         parameters: stacked, [C, ...] each.
-        names: the shared ones.
+        names: those to aggregate.
         mixing: [C, C] float32, or [C] for one row that all clients have in common.
 
     Returns:
-        New tensors for the shared names (after a common row all clients share the memory of one), the old ones for the
-        others. Not to be written to.
+        New tensors for these names; after a common row all clients share the memory of one. Not to be written to.
     """
-    mixed = dict(parameters)
+    mixed = {}
     with full_precision():
         for name in names:
-            product = mixing @ parameters[name].flatten(1)
-            mixed[name] = product.view(-1, *parameters[name].shape[1:]).expand_as(parameters[name])
+            own = parameters[name]
+            product = mixing @ own.reshape(len(own), -1)
+            mixed[name] = product.view(-1, *own.shape[1:]).expand_as(own)
     return mixed
 
 
@@ -77,6 +77,12 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Sum over clients, in full precision as `mix`: [S] x [S, ...] -> [...]."""
     with full_precision():
         return torch.einsum("s,s...->...", weights, values)
+
+
+def total_bytes(messages: Mapping[str, Tensor | Sequence[Tensor]]) -> int:
+    """Bytes of tensors, or of lists of them, by name."""
+    tensors = [tensor for sent in messages.values() for tensor in ([sent] if isinstance(sent, Tensor) else sent)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def bytes_of(parameters: Mapping[str, Tensor], names: Iterable[str]) -> int:

@@ -1,14 +1,20 @@
 """What a training run leaves behind: its history, the predictions of the readings, and the parameters to keep."""
 
 import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
+from fglbench.federation.federation import TEST, VAL, Federation
+from fglbench.federation.local import Trained
 from fglbench.federation.parameters import Parameters
+from fglbench.tasks.base import Task
 
 MOST_CLIENTS_IN_EVERY_ROUND = 100  # 100 rounds of as many clients are 4 MB of mixing matrices
 
@@ -20,28 +26,33 @@ class Result:
     Attributes:
         state: "ok" or "diverged".
         diverged_round: the round that diverged, or None.
-        history: `round` [R] int64; `train_seconds` [R] float64, cumulative, without evaluation; `train_loss` [R, C]
-            float32, nan where a client sat out; `val_correct`, `test_correct` [R, C] int64; `bytes_up`, `bytes_down`
-            [R] int64, cumulative.
-        predictions: per reading ("val", "last", "test") [N] int32 class ids; empty unless ok.
+        history: of the scored rounds `round` [R] int64; `phase` [R] str; `train_seconds` [R] float64, cumulative,
+            without evaluation; `train_loss` [R, C] float32, nan where a client sat out, and where a method adds to it
+            `total_loss`; what the task keeps, such as `val_correct`, [R, C]; `bytes_up`, `bytes_down` [R] int64,
+            cumulative. Of a phase that is not scored `<phase>_loss` [rounds, C].
+        phases: of each its name, rounds, seconds and bytes.
+        predictions: per reading ("val", "last", "test") [N, ...] what the task predicts; empty unless ok.
         rounds: the round of each reading.
         mixing: `mixing` [M, C, C] float32 and `rounds` [M] int64, of the rounds whose clients received different means;
             of more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
         scores: what else is scored, by `federation.final`.
         parameters: per reading the stacked parameters of its round; empty unless ok.
+        server: parameters of the server alone, [...] each.
         graphs: per reading the client graphs they were scored on, which a method may have changed; empty unless ok.
         train_seconds, eval_seconds: of the loop.
-        server_seconds: the part of `train_seconds` from the uploads to the end of the method's `after`.
+        server_seconds: the part of `train_seconds` from the uploads to the end of the method's `server_update`.
     """
 
     state: str
     diverged_round: int | None
     history: dict[str, np.ndarray]
+    phases: list[dict[str, Any]] = field(default_factory=list)
     predictions: dict[str, np.ndarray] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     mixing: dict[str, np.ndarray] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict)
     parameters: dict[str, Parameters] = field(default_factory=dict)
+    server: Parameters = field(default_factory=dict)
     graphs: dict[str, Federation] = field(default_factory=dict)
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
@@ -51,102 +62,137 @@ class Result:
 class Recorder:
     """Counts, selects and keeps, round by round.
 
-    The round of reading `val` is the earliest with the best validation accuracy (where no client has validation
-    nodes, the last round); `test` is the earliest with the best test accuracy; both by the same client mean.
+    The round of reading `val` is the earliest with the best validation score (where no client has validation targets,
+    the last round); `test` is the earliest with the best test score; both by the same client mean.
+
+    Args:
+        federation: the graphs that are scored.
+        task: what is scored, and how.
+        mean: over clients, "pooled" or "macro".
+
+    Attributes:
+        validation: the last round's score; nan where there is none.
+        client_validation: [C] the same of each client.
+        train_seconds, eval_seconds, server_seconds: so far.
     """
 
-    def __init__(self, federation: Federation, mean: str):
-        self._federation = federation
-        self._mean = mean
-        self._sizes = {role: federation.count(role) for role in (TRAIN, VAL, TEST)}
-        self._rows: list[tuple[int, float, np.ndarray, np.ndarray, np.ndarray, int, int]] = []
+    def __init__(self, federation: Federation, task: Task, mean: str):
+        self._federation, self._task, self._mean = federation, task, mean
+        self._sizes = {"val": federation.count(VAL), "test": federation.count(TEST)}
+        self._rows: list[dict[str, Any]] = []
+        self._unscored: dict[str, list[np.ndarray]] = {}
         self._best = {"val": -math.inf, "test": -math.inf}
         self._result = Result("ok", None, {})
         self._up = self._down = 0
         self._mixing: dict[int, np.ndarray] = {}
+        self.validation = math.nan
+        self.client_validation = np.full(federation.num_clients, math.nan)
         self.train_seconds = self.eval_seconds = self.server_seconds = 0.0
+
+    @property
+    def rounds(self) -> int:
+        """Scored rounds so far: the 0-based number of the next one."""
+        return len(self._rows)
+
+    @contextmanager
+    def training(self, synchronise: Callable[[], None]) -> Iterator[None]:
+        """What happens inside counts as training."""
+        began = time.perf_counter()
+        yield
+        synchronise()
+        self.train_seconds += time.perf_counter() - began
 
     def sent(self, up: int, down: int) -> None:
         """Counts bytes."""
         self._up += up
         self._down += down
 
-    def score(self, predictions: np.ndarray, role: int) -> tuple[np.ndarray, float]:
-        """Correct nodes per client [C] and the accuracy by this recorder's mean (nan where nobody has such nodes)."""
-        federation, sizes = self._federation, self._sizes[role]
-        right = (federation.role == role) & (predictions == federation.labels)
-        correct = np.bincount(federation.client_of[right], minlength=federation.num_clients)
-        if not sizes.any():
-            return correct, math.nan
-        if self._mean == "pooled":
-            return correct, float(correct.sum() / sizes.sum())
-        present = sizes > 0
-        return correct, float(np.mean(correct[present] / sizes[present]))
+    def begin(self, phase: str) -> None:
+        """A phase begins; what is counted from here on is its own."""
+        start = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
+        self._result.phases.append({"name": phase, "rounds": 0, **start})
+
+    def end(self) -> None:
+        """The phase ends."""
+        phase = self._result.phases[-1]
+        now = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
+        phase |= {name: value - phase[name] for name, value in now.items()}
 
     def add(
         self,
-        number: int,
         predictions: np.ndarray,
         parameters: Parameters,
-        losses: np.ndarray,
-        sent_up: int,
-        sent_down: int,
+        trained: Trained,
         mixing: Tensor | None = None,
         graphs: Federation | None = None,
-    ) -> float:
-        """Records a round and keeps its predictions where they are the best so far; returns validation accuracy."""
-        self.sent(sent_up, sent_down)
-        val_correct, validation = self.score(predictions, VAL)
-        test_correct, test = self.score(predictions, TEST)
-        self._rows.append((number, self.train_seconds, losses, val_correct, test_correct, self._up, self._down))
+    ) -> None:
+        """Records a round and keeps its predictions where they are the best so far."""
+        number, task, federation = self.rounds, self._task, self._federation
+        kept = {role: task.round_scores(predictions, federation, role) for role in self._sizes}
+        found = {role: float(task.score(kept[role], role, self._sizes[role], self._mean)) for role in kept}
+        self.validation = found["val"]
+        self.client_validation = task.client_scores(kept["val"], "val", self._sizes["val"])
+        row = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
+        losses = {"train_loss": trained.losses, "total_loss": trained.totals}
+        self._count_round()
+        self._rows.append({"phase": self._phase, **row, **losses, **kept["val"], **kept["test"]})
         readings = ["last"]
-        if math.isnan(validation) or validation > self._best["val"]:
-            self._best["val"] = validation
-            readings.append("val")
-        if math.isnan(test) or test > self._best["test"]:
-            self._best["test"] = test
-            readings.append("test")
+        for role, score in found.items():
+            if math.isnan(score) or score > self._best[role]:
+                self._best[role] = score
+                readings.append(role)
         for reading in readings:
             self._result.predictions[reading] = predictions
             self._result.rounds[reading] = number
             self._result.parameters[reading] = parameters
-            self._result.graphs[reading] = graphs or self._federation
+            self._result.graphs[reading] = graphs or federation
         self._keep_mixing(number, mixing)
-        return validation
+
+    def add_unscored(self, losses: np.ndarray) -> None:
+        """Records a round of a phase that is not scored."""
+        self._unscored.setdefault(self._phase, []).append(losses)
+        self._count_round()
+
+    @property
+    def _phase(self) -> str:
+        return self._result.phases[-1]["name"]
+
+    def _count_round(self) -> None:
+        self._result.phases[-1]["rounds"] += 1
 
     def _keep_mixing(self, number: int, mixing: Tensor | None) -> None:
-        if mixing is not None and mixing.dim() == 2:  # a common row says no more than who trained
+        if mixing is not None:
             self._mixing[number] = mixing.detach().to("cpu", torch.float32).numpy()
         if self._federation.num_clients > MOST_CLIENTS_IN_EVERY_ROUND:
             read = self._result.rounds.values()
             self._mixing = {round: matrix for round, matrix in self._mixing.items() if round in read}
 
-    def finished(self) -> Result:
-        """The result of a run that reached its last round."""
+    def finished(self, server: Parameters | None = None) -> Result:
+        """The result of a run that reached its last round, with what the server alone holds."""
+        self._result.server = server or {}
         return self._close()
 
-    def diverged(self, number: int) -> Result:
-        """The result of a run stopped in round `number`: its history, and nothing that could be scored."""
+    def diverged(self) -> Result:
+        """The result of a run stopped in the round that comes next: its history, and nothing that could be scored."""
+        self.end()
         result = self._close()
-        result.state, result.diverged_round = "diverged", number
+        result.state, result.diverged_round = "diverged", self.rounds
         result.predictions, result.rounds, result.parameters, result.graphs = {}, {}, {}, {}
         return result
 
     def _close(self) -> Result:
-        clients = self._federation.num_clients
-        names = ["round", "train_seconds", "train_loss", "val_correct", "test_correct", "bytes_up", "bytes_down"]
-        types = [np.int64, np.float64, np.float32, np.int64, np.int64, np.int64, np.int64]
-        columns = zip(*self._rows, strict=True) if self._rows else [[] for _ in names]
-        self._result.history = {
-            name: np.asarray(column, dtype=kind).reshape((-1, clients) if name in _PER_CLIENT else -1)
-            for name, kind, column in zip(names, types, columns, strict=True)
-        }
+        result, clients = self._result, self._federation.num_clients
+        columns = {name: np.asarray([row[name] for row in self._rows]) for name in (self._rows or [{}])[0]}
+        if not self._rows:
+            columns = {name: np.zeros(0, dtype=np.int64) for name in ("bytes_up", "bytes_down")}
+            columns |= {"train_seconds": np.zeros(0), "train_loss": np.zeros((0, clients), dtype=np.float32)}
+        elif np.array_equal(columns["total_loss"], columns["train_loss"], equal_nan=True):
+            del columns["total_loss"]  # nothing was added to the task's own
+        result.history = {"round": np.arange(len(self._rows)), **columns}
+        result.history |= {f"{phase}_loss": np.stack(rows) for phase, rows in self._unscored.items()}
         if self._mixing:
             rounds = np.asarray(list(self._mixing), dtype=np.int64)
-            self._result.mixing = {"mixing": np.stack(list(self._mixing.values())), "rounds": rounds}
-        self._result.train_seconds, self._result.eval_seconds = self.train_seconds, self.eval_seconds
-        self._result.server_seconds = self.server_seconds
-        return self._result
-
-
-_PER_CLIENT = {"train_loss", "val_correct", "test_correct"}
+            result.mixing = {"mixing": np.stack(list(self._mixing.values())), "rounds": rounds}
+        result.train_seconds, result.eval_seconds = self.train_seconds, self.eval_seconds
+        result.server_seconds = self.server_seconds
+        return result

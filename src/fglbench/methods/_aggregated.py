@@ -1,14 +1,18 @@
 """A method that leaves aggregation to another one: FGL models that combine with any strategy (FedGTA, table 5)."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fglbench import registry
 from fglbench.backbones.base import Backbone
 from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.phases import Phase
+from fglbench.federation.schedule import Schedule
 from fglbench.methods import base
 
 
@@ -28,27 +32,40 @@ class Method(base.Method):
             inner_settings, backbone, federation
         )
         self.inner = inner
+        self.needs_classes = self.needs_classes or inner.needs_classes
 
     def not_applicable(self) -> str | None:
         return self.inner.not_applicable()
 
-    def shared(self, names: list[str]) -> list[str]:
-        return self.inner.shared(names)
+    def initial(self, parameters: Parameters, stream: torch.Generator) -> Parameters:
+        return self.inner.initial(parameters, stream)
 
-    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
+    def groups(self, names: list[str]) -> Mapping[str, list[str]]:
+        return self.inner.groups(names)
+
+    def phases(self, schedule: Schedule) -> Iterable[Phase]:
+        return self.inner.phases(schedule)
+
+    def download(self, number: int, clients: np.ndarray) -> base.Messages:
         return self.inner.download(number, clients)
 
     def loss(self, step: base.Step) -> Tensor | None:
         return self.inner.loss(step)
 
-    def correct(self, step: base.Step, gradients: Parameters) -> None:
-        self.inner.correct(step, gradients)
+    def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
+        self.inner.modify_gradients(step, gradients)
 
-    def upload(self, round: base.Round) -> dict[str, Tensor]:
+    def upload(self, round: base.ClientRound) -> Mapping[str, Tensor]:
         return self.inner.upload(round)
 
-    def mixing(self, round: base.Round) -> Tensor | None:
-        return self.inner.mixing(round)
+    def client_update(self, round: base.ClientRound, current: Parameters) -> None:
+        self.inner.client_update(round, current)
 
-    def after(self, round: base.Round, mixed: Parameters) -> None:
-        self.inner.after(round, mixed)
+    def aggregate(self, round: base.Round) -> Mapping[str, Tensor]:
+        return self.inner.aggregate(round)
+
+    def server_update(self, round: base.Round, mixed: Parameters) -> None:
+        self.inner.server_update(round, mixed)
+
+    def server_parameters(self) -> Parameters:
+        return self.inner.server_parameters()

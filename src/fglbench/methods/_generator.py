@@ -1,43 +1,45 @@
-"""The neighbour generator of FedSage+: what several clients learn it from, and the generator itself."""
+"""The neighbour generator of FedSage+: what clients learn it from, the generator itself, and its phase of training."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss, smooth_l1_loss
 
 from fglbench.backbones import sage
-from fglbench.backbones.base import linear_layers
-from fglbench.federation import parameters as stacked
-from fglbench.federation.federation import Federation, View
+from fglbench.backbones.base import Backbone, Dropout, Output, linear_layers
+from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.operators import SparseOperator, client_means, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.partly_dense import PartlyDenseRows
-from fglbench.methods._mending import impair, mend
-from fglbench.seeding import derive, torch_stream
-
-_BLOCK = {"cpu": 2**18, "cuda": 2**26}  # distances held at once: what a core's cache holds; 256 MB
-_FEWEST = 64  # vectors in a block; with fewer the sparse product is slow
+from fglbench.federation.propagation_batch import PropagationBatch, propagation_batch
+from fglbench.methods import base
+from fglbench.methods._mending import MEAN, impair, mend, some_clients
+from fglbench.methods._nearest import Candidates, dense_rows, others_mean
+from fglbench.seeding import derive
+from fglbench.tasks.base import Objective
 
 
 class Hidden:
-    """What S clients know about the nodes that they hide from themselves.
+    """What S clients know about the nodes that they hide from themselves: the batch that the generator learns from.
 
     A node gets as many vectors as it has hidden neighbours, at most `neighbours`; M in all.
 
     Attributes:
-        federation: the n nodes that stay.
-        ptr: [S + 1] their boundaries by client.
+        clients: [S] their ids.
+        federation: the n nodes that stay, the batch's targets.
+        target_ptr: [S + 1] their boundaries by client.
+        labels: [n] int64.
         missing: [n] float32 hidden neighbours.
         owners: [M] the node of each vector.
         slots: [M] which of its node's vectors it is.
         vector_ptr: [S + 1] boundaries of the vectors by client.
-        mean, vector_mean: [S, n] and [S, M] sums over a client's nodes and vectors, divided by its nodes.
+        client_mean, vector_mean: [S, n] and [S, M] sums over a client's nodes and vectors, divided by its nodes.
+        own: what the encoder reads of the nodes that stay.
     """
 
     def __init__(
@@ -50,14 +52,19 @@ class Hidden:
         device: torch.device | str = "cpu",
     ):
         impaired = impair(federation, share, seed, clients)
-        self.federation = impaired.federation
-        self.ptr = self.federation.ptr.tolist()
+        self.clients, self.federation = clients, impaired.federation
+        self.target_ptr = self.federation.ptr.tolist()
+        self.targets = torch.arange(len(self.federation.labels), device=device)
+        self.labels = torch.from_numpy(self.federation.labels).to(device)
+        self.own = propagation_batch(self.federation, MEAN, np.arange(len(clients)), 1, 1, device=device)
         self.missing = torch.from_numpy(impaired.missing).float().to(device)
         counts = np.minimum(impaired.missing, neighbours)
         self.owners, self.slots = vectors_of(counts, self.federation.ptr)
         self.vector_ptr = np.concatenate([[0], np.cumsum(counts)])[self.federation.ptr].tolist()
         sizes = np.diff(self.federation.ptr)
-        self.mean, self.vector_mean = (client_means(ptr, device, sizes) for ptr in (self.ptr, self.vector_ptr))
+        self.client_mean, self.vector_mean = (
+            client_means(ptr, device, sizes) for ptr in (self.target_ptr, self.vector_ptr)
+        )
         self._features = federation.features
         lost = impaired.lost[self.owners].tocsc()
         self._near = []  # of each client: its hidden rows, what is looked up there, and which vectors may match which
@@ -66,18 +73,23 @@ class Hidden:
             allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
             self._near.append((rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed))
         mended, added = mend(self.federation, self.owners, None)
-        self._view = mended.view(np.arange(len(clients)), 1, 1, training=True, device=device)
-        reached = self._view.levels[0]
+        train_nodes = np.flatnonzero(mended.role == TRAIN)
+        self._batch = propagation_batch(mended, MEAN, np.arange(len(clients)), 1, 1, train_nodes, device=device)
+        reached = self._batch.levels[0]
         present = np.isin(added, reached)
         places = np.searchsorted(reached, added[present])
         self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
         self._places = torch.from_numpy(places).to(device)
-        own = cast(Tensor | SparseOperator, self._view.features[0])
-        self._own: Tensor | PartlyDenseRows = (  # the dense rows are the vectors, other ones in every step
+        own = cast(Tensor | SparseOperator, self._batch.features[0])
+        self._features_of_own: Tensor | PartlyDenseRows = (  # the dense rows are the vectors, other ones in every step
             own
             if isinstance(own, Tensor)
-            else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._view.feature_ptr)
+            else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._batch.feature_ptr)
         )
+
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Representations are those of the nodes that stay."""
+        return x
 
     def nearest(self, vectors: Tensor) -> Tensor:
         """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
@@ -86,13 +98,13 @@ class Hidden:
             if first < last:
                 found = candidates.nearest(vectors[first:last], allowed)
                 chosen[first:last] = rows[found[:, 0]]
-        return _dense(self._features[chosen], vectors)
+        return dense_rows(self._features[chosen], vectors)
 
-    def mended_view(self, vectors: Tensor) -> View:
+    def mended_batch(self, vectors: Tensor) -> PropagationBatch:
         """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""
-        own, placed = self._own, vectors[self._vectors]
+        own, placed = self._features_of_own, vectors[self._vectors]
         x = own.index_copy(0, self._places, placed) if isinstance(own, Tensor) else replace(own, dense=placed)
-        return replace(self._view, features=[x])
+        return replace(self._batch, features=[x])
 
 
 def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -108,212 +120,221 @@ def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndar
     return owners[order], slots[order]
 
 
-class Candidates:
-    """Groups of feature rows, to look up the nearest one of each in.
+@dataclass(frozen=True, kw_only=True)
+class Guesses(Output):
+    """What the generator gives beside representations of the nodes that stay.
 
-    Args:
-        features: [rows, num_features] dense or CSR.
-        ptr: boundaries of the groups, none empty.
-        device: where the products run.
+    Attributes:
+        degrees: [n] predicted numbers of missing neighbours.
+        vectors: [M, num_features] generated neighbours.
     """
 
-    def __init__(
-        self, features: np.ndarray | sp.csr_matrix, ptr: Sequence[int] | np.ndarray, device: torch.device | str
-    ):
-        self._groups: list[tuple[int, SparseOperator | Tensor, Tensor]] = []  # first row, rows, half their squares
-        self._block = _BLOCK[torch.device(device).type]
-        for start, stop in pairwise(ptr):
-            own = features[start:stop]
-            if isinstance(own, np.ndarray):
-                rows: SparseOperator | Tensor = torch.from_numpy(own).to(device)
-                squares = np.square(own).sum(1, keepdims=True)
-            else:
-                rows = SparseOperator(own, device)
-                squares = own.multiply(own).sum(1)
-            half = torch.from_numpy(np.asarray(squares, dtype=np.float32) / 2).to(device)
-            self._groups.append((int(start), rows, half))
-
-    def nearest(self, vectors: Tensor, allowed: Tensor | None = None, without: int | None = None) -> np.ndarray:
-        """[M, groups] int64: the row of each group with the least squared distance to a vector.
-
-        Args:
-            vectors: [M, num_features].
-            allowed: [M, rows] bool, of a single group; None allows all.
-            without: a group to leave out.
-        """
-        groups = [group for number, group in enumerate(self._groups) if number != without]
-        found = np.empty((len(vectors), len(groups)), dtype=np.int64)
-        size = max(_FEWEST, self._block // max(len(half) for _, _, half in groups))
-        for first in range(0, len(vectors), size):
-            block = slice(first, first + size)
-            columns = vectors[block].T.contiguous()
-            for number, (start, rows, half) in enumerate(groups):
-                distance = half - rows @ columns  # less the vectors' own squares, and halved
-                if allowed is not None:
-                    distance = distance.masked_fill(~allowed[block].T, torch.inf)
-                found[block, number] = start + distance.argmin(0).cpu().numpy()
-        return found
+    degrees: Tensor
+    vectors: Tensor
 
 
-def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, clients: np.ndarray) -> Tensor:
-    """[M, num_features]: the mean over all other clients of their node closest to each vector.
-
-    The squared distances to these nodes have the same gradient, in the mean, as that to their mean.
-
-    Args:
-        everyone: the features of all clients that have nodes, each a group.
-        federation: all clients, at least two of them with nodes.
-        vectors: [M, num_features].
-        clients: [M] whose each vector is, ascending.
-    """
-    present = np.flatnonzero(np.diff(federation.ptr))
-    chosen = [np.empty(0, dtype=np.int64)]
-    for client in np.unique(clients):
-        start, stop = np.searchsorted(clients, [client, client + 1])
-        own = int(np.searchsorted(present, client))
-        chosen.append(everyone.nearest(vectors[start:stop], without=own).ravel())
-    others = len(present) - 1
-    indptr = np.arange(len(clients) + 1) * others
-    shares = np.full(indptr[-1], 1.0 / others, dtype=np.float32)
-    pick = sp.csr_matrix((shares, np.concatenate(chosen), indptr), shape=(len(clients), len(federation.labels)))
-    return _dense(pick @ federation.features, vectors)
-
-
-class Generator:
-    """Encoder, degree head, feature head and classifier of S clients.
+class Generator(Backbone):
+    """Encoder, degree head, feature head and classifier; every client draws its noise from a stream of its own.
 
     Args:
         settings: of FedSage+.
-        features, classes: numbers of both.
-        clients: [S] ids; all start alike, and each draws its noise from a stream of its own.
+        federation: the graphs of training.
         seed: of the cell.
-        device: where tensors live.
+        device: of the training.
     """
 
-    def __init__(
-        self, settings: Any, features: int, classes: int, clients: np.ndarray, seed: int, device: torch.device | str
-    ):
-        width = settings.width
-        self._settings = settings
-        self._shape = (settings.neighbours, features)
-        own = sage.Settings(hidden=width, dropout=0.0)
-        self._encoder = sage.Backbone(own, features, width)
-        self._classifier = sage.Backbone(own, features, classes)
-        stream = torch_stream(seed, "fedsage+ initialisation")
-        layers = [(width, 1), (width, width), (width, settings.neighbours * features)]
+    def __init__(self, settings: Any, federation: Federation, seed: int, device: torch.device | str):
+        width, features = settings.width, federation.num_features
+        self.settings = sage.Settings(hidden=width, dropout=0.0)
+        self._encoder = sage.Backbone(self.settings, features, width)
+        self._classifier = sage.Backbone(self.settings, features, federation.classes)
+        self._own, self._seed, self.device = settings, seed, device
+        self._shape = settings.neighbours, features
+        clients = range(federation.num_clients)
+        self._streams = [torch.Generator().manual_seed(derive(seed, "fedsage+ noise", client)) for client in clients]
+        self._hidden: dict[tuple[int, ...], Hidden] = {}
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        width = self._own.width
+        neighbours, features = self._shape
+        layers = [(width, 1), (width, width), (width, neighbours * features)]
         start = {
-            "encoder": self._encoder.initial(stream),
-            "head": linear_layers(stream, layers),
-            "classifier": self._classifier.initial(stream),
+            "encoder": self._encoder.initial(generator),
+            "head": linear_layers(generator, layers),
+            "classifier": self._classifier.initial(generator),
         }
         # A layer for each of a node's vectors, so that only those asked for are computed.
         start["head"]["2.weight"] = start["head"]["2.weight"].view(width, *self._shape).transpose(0, 1).contiguous()
         start["head"]["2.bias"] = start["head"]["2.bias"].view(self._shape)
-        self.parameters = {
-            part: {name: own.to(device).requires_grad_() for name, own in stacked.stack(one, len(clients)).items()}
-            for part, one in start.items()
-        }
-        self._streams = [torch.Generator().manual_seed(derive(seed, "fedsage+ noise", int(c))) for c in clients]
+        return {f"{part}.{name}": tensor for part, own in start.items() for name, tensor in own.items()}
 
-    def encode(self, federation: Federation) -> Callable[[], Tensor]:
-        """Computes the representations [n, width] of all nodes."""
-        device = self.parameters["head"]["0.bias"].device
-        view = federation.view(np.arange(federation.num_clients), 1, 1, training=False, device=device)
-        return lambda: self._encoder.forward(self.parameters["encoder"], view, no_dropout).logits
+    def batch(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        targets: np.ndarray | None = None,
+        *,
+        draw_neighbours: Any = None,
+        device: torch.device | str = "cpu",
+    ) -> Hidden:
+        """What clients hide from themselves, which is the same in every round."""
+        key = tuple(clients.tolist())
+        if key not in self._hidden:
+            own = some_clients(federation, clients)
+            shares = self._own.neighbours, self._own.hidden_share
+            self._hidden[key] = Hidden(own, clients, *shares, self._seed, self.device)
+        return self._hidden[key]
 
-    def degrees(self, z: Tensor, ptr: list[int]) -> Tensor:
+    def forward(self, parameters: Parameters, batch: Hidden, dropout: Dropout) -> Guesses:
+        z = self._encoder.forward(_part(parameters, "encoder"), batch.own, no_dropout).logits
+        degrees = self.degrees(parameters, z, batch.target_ptr)
+        vectors = self.vectors(parameters, z, batch.target_ptr, batch.owners, batch.slots, batch.clients)
+        return Guesses(z, z, degrees=degrees, vectors=vectors)
+
+    def classes(self, parameters: Parameters, mended: PropagationBatch) -> Tensor:
+        """[train nodes, classes] logits on the graphs that the vectors mend."""
+        return self._classifier.forward(_part(parameters, "classifier"), mended, no_dropout).logits
+
+    def degrees(self, parameters: Parameters, z: Tensor, ptr: list[int]) -> Tensor:
         """[n] predicted numbers of missing neighbours; below 0 means none."""
-        return self._layer(0, z, ptr).squeeze(1)
+        return _layer(parameters, 0, z, ptr).squeeze(1)
 
-    def vectors(self, z: Tensor, ptr: list[int], owners: np.ndarray, slots: np.ndarray) -> Tensor:
+    def vectors(
+        self,
+        parameters: Parameters,
+        z: Tensor,
+        ptr: list[int],
+        owners: np.ndarray,
+        slots: np.ndarray,
+        clients: np.ndarray,
+    ) -> Tensor:
         """[M, num_features] generated neighbours: of a node's vectors, all from one draw of noise, those asked for.
 
         Args:
+            parameters: of S clients.
             z: [n, width] representations.
             ptr: their boundaries by client.
             owners, slots: [M] the node of each vector and its number, in the order of `vectors_of`.
+            clients: [S] ids.
         """
         nodes, node_of = np.unique(owners, return_inverse=True)
         own_ptr = np.searchsorted(nodes, ptr).tolist()
-        sizes = np.diff(own_ptr)
         noise = [
-            torch.randn(int(size), z.shape[1], generator=own) for size, own in zip(sizes, self._streams, strict=True)
+            torch.randn(int(size), z.shape[1], generator=self._streams[client])
+            for size, client in zip(np.diff(own_ptr), clients, strict=True)
         ]
         noisy = z[torch.from_numpy(nodes).to(z.device)] + torch.cat(noise).to(z.device)
-        h = self._layer(1, noisy, own_ptr).relu()[torch.from_numpy(node_of).to(z.device)]
+        h = _layer(parameters, 1, noisy, own_ptr).relu()[torch.from_numpy(node_of).to(z.device)]
         number, features = self._shape
         group = (np.searchsorted(ptr, owners, side="right") - 1) * number + slots
-        group_ptr = np.searchsorted(group, np.arange(len(self._streams) * number + 1)).tolist()
-        head = self.parameters["head"]
-        weight, bias = head["2.weight"].reshape(-1, h.shape[1], features), head["2.bias"].reshape(-1, features)
+        group_ptr = np.searchsorted(group, np.arange(len(clients) * number + 1)).tolist()
+        weight = parameters["head.2.weight"].reshape(-1, h.shape[1], features)
+        bias = parameters["head.2.bias"].reshape(-1, features)
         return stacked_bias(stacked_linear(h, weight, group_ptr), bias, group_ptr).tanh()
 
-    def _layer(self, number: int, x: Tensor, ptr: list[int]) -> Tensor:
-        head: Parameters = self.parameters["head"]
-        return stacked_bias(stacked_linear(x, head[f"{number}.weight"], ptr), head[f"{number}.bias"], ptr)
-
-    def train(self, hidden: Hidden, pull: Callable[[Tensor], Tensor] | None) -> None:
-        """Local epochs, then those in which other clients pull at the vectors.
-
-        Args:
-            hidden: of the same clients.
-            pull: gives what the vectors [M, num_features] are pulled to; None where there are no other clients.
-        """
-        settings = self._settings
-        every = [tensor for part in self.parameters.values() for tensor in part.values()]
-        optimiser = torch.optim.Adam(every, lr=settings.lr, fused=True)
-        encode = self.encode(hidden.federation)
-        for epoch in range(settings.epochs + settings.federated_epochs):
-            optimiser.zero_grad()
-            losses = self.losses(encode(), hidden, pull if epoch >= settings.epochs else None)
-            losses.sum().backward()
-            optimiser.step()
-
-    def losses(self, z: Tensor, hidden: Hidden, pull: Callable[[Tensor], Tensor] | None) -> Tensor:
-        """[S] each client's loss, the weighted sum of its terms.
-
-        Args:
-            z: [n, width] representations of the nodes that stay.
-            hidden, pull: as in `train`.
-        """
-        settings = self._settings
-        degrees = smooth_l1_loss(self.degrees(z, hidden.ptr), hidden.missing, reduction="none").unsqueeze(1)
-        vectors = self.vectors(z, hidden.ptr, hidden.owners, hidden.slots)
-        constant = vectors.detach()
-        distance = settings.feature_weight * _distance(vectors, hidden.nearest(constant))
-        if pull is not None:
-            distance = distance + settings.cross_weight * _distance(vectors, pull(constant))
-        view = hidden.mended_view(vectors)
-        logits = self._classifier.forward(self.parameters["classifier"], view, no_dropout).logits
-        classes = cross_entropy(logits, view.labels, reduction="none").unsqueeze(1)
-        total = settings.degree_weight * (hidden.mean @ degrees) + hidden.vector_mean @ distance
-        return (total + settings.class_weight * (view.client_mean @ classes)).squeeze(1)
-
     @torch.no_grad()
-    def generate(self, federation: Federation, learned: np.ndarray) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
+    def generate(
+        self, parameters: Parameters, federation: Federation, clients: np.ndarray, learned: np.ndarray
+    ) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
         """The owner [G] of each generated neighbour, by client, and what makes their features [G, num_features].
 
         Args:
-            federation: of the same clients.
+            parameters: of S clients.
+            federation: their graphs alone.
+            clients: [S] ids.
             learned: [S] bool, clients that had a node to learn from; the others get no neighbour.
         """
-        z, ptr = self.encode(federation)(), federation.ptr.tolist()
-        counts = self.degrees(z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
+        ptr = federation.ptr.tolist()
+        batch = propagation_batch(federation, MEAN, np.arange(len(clients)), 1, 1, device=self.device)
+        z = self._encoder.forward(_part(parameters, "encoder"), batch, no_dropout).logits
+        counts = self.degrees(parameters, z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
         owners, slots = vectors_of(counts * learned[federation.client_of], federation.ptr)
-        return owners, torch.no_grad()(lambda: self.vectors(z, ptr, owners, slots).cpu().numpy())
 
-    def exchanged_bytes(self, hidden: Hidden) -> int:
-        """What clients with vectors show the others once: noisy representations of the nodes, and the feature head."""
-        head = stacked.bytes_of(self.parameters["head"], [name for name in self.parameters["head"] if name[0] != "0"])
-        nodes = len(np.unique(hidden.owners))
-        showing = np.count_nonzero(np.diff(hidden.vector_ptr))
-        return 4 * nodes * self._settings.width + head * int(showing)
+        @torch.no_grad()
+        def features() -> np.ndarray:
+            return self.vectors(parameters, z, ptr, owners, slots, clients).cpu().numpy()
+
+        return owners, features
+
+
+class Recovery(Objective):
+    """How well a generator recovers what clients hide: degrees (smooth L1), features and classes.
+
+    In the federated epochs the vectors are also pulled to the closest node of every other client.
+
+    Args:
+        settings: of FedSage+, the weights of the terms.
+        generator: what learns.
+        federation: the graphs of training.
+    """
+
+    def __init__(self, settings: Any, generator: Generator, federation: Federation):
+        self._settings, self._generator, self._federation = settings, generator, federation
+        self.targets, self.counts = np.arange(len(federation.labels)), np.diff(federation.ptr)
+        self._everyone = None
+        if is_federated(settings, federation, settings.epochs):
+            self._everyone = Candidates(federation.features, np.unique(federation.ptr), generator.device)
+
+    def loss(self, step: base.Step) -> Tensor:
+        settings = self._settings
+        output, batch = cast(Guesses, step.output), cast(Hidden, step.batch)
+        degrees = smooth_l1_loss(output.degrees, batch.missing, reduction="none").unsqueeze(1)
+        vectors, constant = output.vectors, output.vectors.detach()
+        distance = settings.feature_weight * _distance(vectors, batch.nearest(constant))
+        if self._everyone is not None and step.round >= settings.epochs:
+            whose = np.repeat(step.clients, np.diff(batch.vector_ptr))
+            pulled = others_mean(self._everyone, self._federation, constant, whose)
+            distance = distance + settings.cross_weight * _distance(vectors, pulled)
+        mended = batch.mended_batch(vectors)
+        logits = self._generator.classes(step.parameters, mended)
+        classes = cross_entropy(logits, mended.labels, reduction="none").unsqueeze(1)
+        total = settings.degree_weight * (batch.client_mean @ degrees) + batch.vector_mean @ distance
+        return (total + settings.class_weight * (mended.client_mean @ classes)).squeeze(1)
+
+
+def is_federated(settings: Any, federation: Federation, epoch: int) -> bool:
+    """Whether clients exchange anything in an epoch of the generator."""
+    several = np.count_nonzero(np.diff(federation.ptr)) > 1
+    return bool(several and settings.cross_weight > 0 and epoch >= settings.epochs)
+
+
+class Exchange(base.Method):
+    """What clients send while they learn the generator: in the federated epochs each shows, through the server, noisy
+    representations of its nodes and its feature head to all others, and receives their gradients."""
+
+    backbone: Generator
+
+    def groups(self, names: list[str]) -> dict[str, list[str]]:
+        return {}
+
+    def download(self, number: int, clients: np.ndarray) -> base.Messages:
+        return {"gradients": self._as_large(number, clients)}
+
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
+        shown = self._as_large(round.number, round.clients)
+        return {"shown": torch.cat(shown)} if shown else {}
+
+    def _as_large(self, number: int, clients: np.ndarray) -> list[Tensor]:
+        """Tensors as large as what each client shows to every other one; without values, which stay where they are."""
+        if not is_federated(self.settings, self.federation, number):
+            return []
+        batch = self.backbone.batch(self.federation, clients)
+        width, size = self.settings.width, self.settings.neighbours * self.federation.num_features
+        head = width * width + width + width * size + size  # the layers from noise to features
+        nodes = [len(np.unique(batch.owners[first:last])) for first, last in pairwise(batch.vector_ptr)]
+        each = [(own * width + head) * self.federation.num_clients if own else 0 for own in nodes]
+        return [torch.empty(values, device="meta") for values in each]
+
+
+def _part(parameters: Parameters, part: str) -> Parameters:
+    return {name.removeprefix(f"{part}."): own for name, own in parameters.items() if name.startswith(f"{part}.")}
+
+
+def _layer(parameters: Parameters, number: int, x: Tensor, ptr: list[int]) -> Tensor:
+    weight, bias = parameters[f"head.{number}.weight"], parameters[f"head.{number}.bias"]
+    return stacked_bias(stacked_linear(x, weight, ptr), bias, ptr)
 
 
 def _distance(vectors: Tensor, others: Tensor) -> Tensor:
     """[M, 1] squared distances; two passes over the vectors forward and one back, half as many as of a difference."""
     return mse_loss(vectors, others, reduction="none").sum(1, keepdim=True)
-
-
-def _dense(rows: np.ndarray | sp.csr_matrix, like: Tensor) -> Tensor:
-    return torch.from_numpy(rows if isinstance(rows, np.ndarray) else rows.toarray()).to(like)

@@ -5,10 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.federation.adjacency import adjacency_of, normalised
-from fglbench.federation.federation import Features, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.partly_dense import PartlyDense
+from fglbench.federation.propagation import Features, Propagated
+from fglbench.requests import Propagation
 from fglbench.seeding import numpy_stream
+
+MEAN = Propagation(r=0.0, self_loops=False, hops=1, combine="each")
+"""The mean over neighbours, as GraphSAGE reads it."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Impaired:
     """Client graphs without their hidden nodes.
 
     Attributes:
-        federation: the n nodes that stay, with nothing propagated.
+        federation: the n nodes that stay.
         lost: [n, N] float32 CSR, ones for the hidden neighbours of each; columns are rows of the whole federation.
     """
 
@@ -30,10 +34,9 @@ class Impaired:
 
 
 def some_clients(federation: Federation, clients: np.ndarray) -> Federation:
-    """The graphs of some clients by themselves, with nothing propagated."""
-    rows = np.concatenate([np.arange(*federation.ptr[client : client + 2]) for client in clients])
+    """The graphs of some clients by themselves."""
     ptr = np.concatenate([[0], np.cumsum(np.diff(federation.ptr)[clients])])
-    return _chosen(federation, rows, ptr, federation.operator[rows][:, rows])
+    return _chosen(federation, federation.rows_of(clients), ptr)
 
 
 def impair(federation: Federation, share: float, seed: int, clients: np.ndarray) -> Impaired:
@@ -49,13 +52,11 @@ def impair(federation: Federation, share: float, seed: int, clients: np.ndarray)
         count = max(0, min(int(share * (stop - start)), stop - start - 1))
         chosen = numpy_stream(seed, "fedsage+ hidden", int(client)).choice(stop - start, count, replace=False)
         hidden[start + chosen] = True
-    adjacency = adjacency_of(federation.operator)
     kept = np.flatnonzero(~hidden)
     ptr = np.searchsorted(kept, federation.ptr)
-    operator = normalised(adjacency[kept][:, kept], 0.0, self_loops=False)
-    lost = (adjacency[kept] @ sp.diags(hidden.astype(np.float32), format="csr")).tocsr()
+    lost = (federation.adjacency[kept] @ sp.diags(hidden.astype(np.float32), format="csr")).tocsr()
     lost.eliminate_zeros()
-    return Impaired(_chosen(federation, kept, ptr, operator), lost)
+    return Impaired(_chosen(federation, kept, ptr), lost)
 
 
 def mend(
@@ -64,7 +65,7 @@ def mend(
     """Adds neighbours, each with one edge to its owner; a client's are placed behind its own nodes.
 
     Args:
-        federation: with the mean over neighbours as operator.
+        federation: the graphs to add to.
         owners: [G] rows of the federation, those of a client beside each other and the clients in their order.
         features: [G, num_features] float32; None leaves the added rows zero.
         ahead: whether features that are dense, or some of them, are to be propagated here, once.
@@ -78,11 +79,11 @@ def mend(
     given = np.arange(len(federation.labels)) + before[federation.client_of]
     added = np.arange(len(owners)) + federation.ptr[client + 1]
     size = len(given) + len(added)
-    edges = adjacency_of(federation.operator).tocoo()
+    edges = federation.adjacency.tocoo()
     rows = np.concatenate([given[edges.row], given[owners], added])
     columns = np.concatenate([given[edges.col], added, given[owners]])
     ones = np.ones(len(rows), dtype=np.float32)
-    operator = normalised(sp.csr_matrix((ones, (rows, columns)), shape=(size, size)), 0.0, self_loops=False)
+    adjacency = sp.csr_matrix((ones, (rows, columns)), shape=(size, size))
     labels, role = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int8)
     labels[given], role[given] = federation.labels, federation.role
     x: Features = _spread(federation.features, given, size)
@@ -90,23 +91,21 @@ def mend(
         x[added] = features
     elif not isinstance(x, np.ndarray) and features is not None and len(features):
         x = PartlyDense(x, features, added)
-    hops: list[Features] | None = None
-    if ahead and isinstance(x, PartlyDense):
-        hops = [x.propagated(operator)]
-    elif ahead and isinstance(x, np.ndarray):
-        hops = [operator @ x]
     mended = replace(
         federation,
         ptr=federation.ptr + before,
         labels=labels,
         role=role,
-        operator=operator,
-        features=x,
-        propagated=0 if hops is None else 1,
-        hop_features=hops,
+        adjacency=adjacency,
+        x=x,
+        made={},
         nodes=None,
         given=given,
     )
+    if ahead and not sp.issparse(x):
+        operator = mended.propagated(MEAN).operator
+        hop = x.propagated(operator) if isinstance(x, PartlyDense) else operator @ x
+        mended = replace(mended, made={MEAN: Propagated(operator, [x, hop], 1)})
     return mended, added
 
 
@@ -121,13 +120,12 @@ def _spread(features: np.ndarray | sp.csr_matrix, rows: np.ndarray, size: int) -
     return sp.csr_matrix((features.data, features.indices, np.cumsum(entries)), shape=(size, features.shape[1]))
 
 
-def _chosen(federation: Federation, rows: np.ndarray, ptr: np.ndarray, operator: sp.csr_matrix) -> Federation:
+def _chosen(federation: Federation, rows: np.ndarray, ptr: np.ndarray) -> Federation:
     return Federation(
         ptr=ptr,
         labels=federation.labels[rows],
         role=federation.role[rows],
         classes=federation.classes,
-        operator=operator,
-        features=federation.features[rows],
-        combine="each",
+        adjacency=federation.adjacency[rows][:, rows],
+        x=federation.features[rows],
     )

@@ -2,22 +2,32 @@
 
 A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` and `class Method(base.Method)`; with
 `CENTRALISED = True` the method is trained on the whole graph as a federation of one client. Every hook below has a
-default that changes nothing; a method overrides those it needs. By default all parameters travel and count in bytes;
-a method that mixes none says so by `shared`.
+default that changes nothing; a method overrides those it needs. By default all parameters travel, in one group that
+counts in bytes; a method that aggregates none says so by `groups`.
+
+Hooks of the clients see their parameters; hooks of the server see what clients uploaded, and nothing else.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fglbench.backbones.base import Backbone, Output
-from fglbench.federation.federation import Federation, View
+from fglbench.federation.batch import Batch
+from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.phases import Phase
 from fglbench.federation.schedule import Schedule
+
+Messages: TypeAlias = Mapping[str, Tensor | Sequence[Tensor]]
+"""What S clients receive beside the parameters, by name: [S, ...], or a tensor for each where sizes differ."""
+
+SHARED = "shared"
+"""The group that all parameters are in, unless a method says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +35,14 @@ class Step:
     """One local step of some clients, as the loss and gradient hooks see it.
 
     Attributes:
-        round: 0-based.
+        round: 0-based, of the phase.
         epoch: 0-based local epoch.
         clients: [S] int64 ids of the clients in this step; they may be a chunk of the round's clients.
-        parameters: the current parameters, [S, ...] leaves under autograd.
-        received: the same clients' parameters at the start of the round, [S, ...] constants.
-        output: logits [outputs, classes] of the view's output rows, and the representation before the classifier with
-            the level whose rows it lives on: those of client s are `view.ptrs[level][s]:view.ptrs[level][s + 1]`.
-        view: the rows the step computes on.
+        parameters: the current parameters, [S, ...] leaves under autograd, and the buffers.
+        received: the same at the start of the round, [S, ...] constants.
+        downloads: what `download` gave these clients.
+        output: logits [outputs, classes] of the batch's output rows, and the representation before the classifier.
+        batch: the rows the step computes on.
         schedule: rounds and local optimiser.
     """
 
@@ -41,25 +51,26 @@ class Step:
     clients: np.ndarray
     parameters: Parameters
     received: Parameters
+    downloads: Messages
     output: Output
-    view: View
+    batch: Batch
     schedule: Schedule
 
 
 @dataclass(frozen=True)
-class Round:
-    """One round after local training, as the server's hooks see it.
+class ClientRound:
+    """One round after local training, as the clients' hooks see it.
 
     Attributes:
-        number: 0-based.
+        number: 0-based, of the phase.
         clients: [S] int64 ids of the clients that trained.
-        weights: [C] float32 training nodes of the clients that trained, 0 for the others.
-        parameters: [C, ...] after local training.
+        weights: [C] float32 training targets of the clients that count, 0 for the others.
+        parameters: [C, ...] after local training, buffers among them.
         received: [C, ...] at the start of the round.
         schedule: rounds and local optimiser.
-        logits: computes [N, classes] float32 of all nodes of the method's `federation`, each under its own client's
+        logits: computes [N, outputs] float32 of all nodes of the method's `federation`, each under its own client's
             `parameters`, without dropout.
-        uploads: what the method's `upload` gave.
+        validation: gives, for other parameters [C, ...], the clients' validation scores [C], nan where there are none.
     """
 
     number: int
@@ -69,12 +80,32 @@ class Round:
     received: Parameters
     schedule: Schedule
     logits: Callable[[], Tensor]
-    uploads: dict[str, Tensor] = field(default_factory=dict)
+    validation: Callable[[Parameters], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Round:
+    """The same round as the server's hooks see it.
+
+    Attributes:
+        number, clients, weights, schedule: as in `ClientRound`.
+        parameters: [C, ...] of every group as the clients uploaded it; of those that did not train, what they hold.
+        received: [C, ...] of the same names, as the server sent them at the start of the round.
+        uploads: what the method's `upload` gave.
+    """
+
+    number: int
+    clients: np.ndarray
+    weights: Tensor
+    parameters: Parameters
+    received: Parameters
+    schedule: Schedule
+    uploads: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training starts from.
+    """What training starts from, or goes on with after a phase.
 
     Attributes:
         federation: the graphs to train on and, in its `scored`, to predict on: of the same clients and nodes, `given`
@@ -88,16 +119,18 @@ class Prepared:
 
 
 class Method:
-    """Base of all methods: trains locally, and all parameters travel, though nothing mixes them.
+    """Base of all methods: trains locally, and all parameters travel, though nothing aggregates them.
 
     Attributes:
         settings: the resolved settings.
-        backbone: the local model.
+        backbone: the local model; a method may put another one around it, as for masks on its parameters.
         federation: the clients' graphs of training as they were split; never modified. What is not in them, the
             `evaluated` graphs of the inductive setting, is only for what the scores are made on.
-        added_rows: most rows that `prepare` adds for each row, which counts where memory is limited.
+        needs_classes: whether it reads predictions as classes, so that it makes no sense for other tasks.
+        added_rows: most rows that the method adds for each row, which counts where memory is limited.
     """
 
+    needs_classes: bool = False
     added_rows: int = 0
 
     def __init__(self, settings: Any, backbone: Backbone, federation: Federation):
@@ -109,6 +142,8 @@ class Method:
         """The reason why this pair of method and backbone makes no sense, or None."""
         return None
 
+    # Before training
+
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> Prepared:
         """The federation to train on; its seconds count as training.
 
@@ -119,42 +154,75 @@ class Method:
         """
         return Prepared(self.federation)
 
-    def shared(self, names: list[str]) -> list[str]:
-        """The parameter names that travel, count in bytes and are mixed; none where the method mixes nothing."""
-        return names
+    def initial(self, parameters: Parameters, stream: torch.Generator) -> Parameters:
+        """One client's start, from the backbone's [...]: other values, or further parameters that its loss trains."""
+        return parameters
 
-    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
-        """Tensors that the clients of round `number` receive beside the parameters, [S, ...] each; counted in bytes."""
+    def groups(self, names: list[str]) -> Mapping[str, list[str]]:
+        """Which parameters and buffers travel, by group; those in none stay with their client."""
+        return {SHARED: names}
+
+    def shared(self, names: Iterable[str]) -> list[str]:
+        """Of these names those in any group."""
+        own = list(names)
+        return [name for group in self.groups(own).values() for name in group]
+
+    def phases(self, schedule: Schedule) -> Iterable[Phase]:
+        """The stretches of training, one after another; each is asked for when the one before has ended."""
+        return [Phase("train", schedule.rounds)]
+
+    # At the clients
+
+    def download(self, number: int, clients: np.ndarray) -> Messages:
+        """What some clients of round `number` receive beside the parameters; counted in bytes, and in `Step`."""
         return {}
 
     def loss(self, step: Step) -> Tensor | None:
         """Extra loss term of each client in the step, [S], or None."""
         return None
 
-    def correct(self, step: Step, gradients: Parameters) -> None:
+    def modify_gradients(self, step: Step, gradients: Parameters) -> None:
         """Changes the clients' gradients [S, ...] in place, before the optimiser's step."""
 
-    def upload(self, round: Round) -> dict[str, Tensor]:
-        """Tensors that every training client sends beside its parameters, [S, ...] each; counted in bytes."""
+    def upload(self, round: ClientRound) -> Mapping[str, Tensor]:
+        """What the clients that trained send beside their parameters, all in one tensor a name; counted in bytes."""
         return {}
 
-    def mixing(self, round: Round) -> Tensor | None:
-        """The mixing matrix: [C, C], or [C] for one row common to all clients; None mixes nothing.
-
-        Rows are the receivers and must sum to 1.
-        """
-        return None
-
-    def after(self, round: Round, mixed: Parameters) -> None:
-        """The method's own state after aggregation; may put other tensors [C, ...] in place of entries of `mixed`.
+    def client_update(self, round: ClientRound, current: Parameters) -> None:
+        """The clients' state once they received; may put other tensors [C, ...] in place of entries of `current`.
 
         The tensors themselves are not to be written to: they share memory among clients, or with `round.parameters`.
         """
 
-    def rebuild(self, round: Round) -> Federation | None:
+    # At the server
+
+    def aggregate(self, round: Round) -> Mapping[str, Tensor]:
+        """The weights of each group that is aggregated: [C, C], or [C] for one row common to all clients.
+
+        Rows are the receivers and must sum to 1. A group that is left out stays as the clients have it.
+        """
+        return {}
+
+    def server_update(self, round: Round, mixed: Parameters) -> None:
+        """The server's state after aggregation; may put other tensors [C, ...] in place of entries of `mixed`.
+
+        `mixed` holds the names of all groups. The tensors themselves are not to be written to.
+        """
+
+    def server_parameters(self) -> Parameters:
+        """What the server trained and no client holds, for the checkpoint: [...] each."""
+        return {}
+
+    # Between rounds and phases
+
+    def rebuild(self, round: ClientRound) -> Federation | None:
         """Other graphs of the same rows to score this round and to train the next ones on; None keeps them.
 
         Under the inductive setting they have an `evaluated` too. A file whose class defines it, not only inherits it,
         gets graphs of which nothing was propagated ahead.
         """
+        return None
+
+    def finish(self, phase: Phase, parameters: Parameters) -> Prepared | None:
+        """Other graphs for the phases that follow, from the parameters [C, ...] at the end of one; None keeps them."""
         return None

@@ -16,5 +16,5 @@ class Settings(ComponentSettings):
 
 
 class Method(base.Method):
-    def mixing(self, round: base.Round) -> Tensor:
-        return round.weights / round.weights.sum()
+    def aggregate(self, round: base.Round) -> dict[str, Tensor]:
+        return {base.SHARED: round.weights / round.weights.sum()}

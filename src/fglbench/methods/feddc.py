@@ -53,6 +53,7 @@ class Method(fedavg.Method):
         self._mean = MeanGradients(self.federation.num_clients)
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._literal = self.settings.variant == "openfgl"
+        self._names: list[str] = []  # of what gradients train and is shared: there is no drift of buffers
         self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
         self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), openfgl: without d, [C, ...]
@@ -60,32 +61,33 @@ class Method(fedavg.Method):
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
 
-    def correct(self, step: base.Step, gradients: Parameters) -> None:
+    def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         """Adds the gradients of the two terms: alpha theta_i, and what is the same in every step of a round."""
-        rows, names = rows_of(step.clients), self.shared(list(gradients))
+        rows, names = rows_of(step.clients), self.shared(gradients)
+        self._names = names
         for name in names:
             pull = self._pull[name][rows] if self._pull else step.received[name] * -self.settings.alpha
             gradients[name].add_(step.parameters[name], alpha=self.settings.alpha).add_(pull)
         if not self._literal:
             self._mean.add(step, gradients, names)
 
-    def upload(self, round: base.Round) -> dict[str, Tensor]:
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
         if not self._literal:
             return self._mean.take(round.clients)
-        rows, names = rows_of(round.clients), self.shared(list(round.parameters))
-        updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in names}
+        rows = rows_of(round.clients)
+        updates = {name: round.received[name][rows] - round.parameters[name][rows] for name in self._names}
         lengths = self._lengths(round)
         return {name: update / by_client(lengths, update) for name, update in updates.items()}
 
-    def _lengths(self, round: base.Round) -> Tensor:
+    def _lengths(self, round: base.ClientRound | base.Round) -> Tensor:
         """[S] float32: K lr of the round's clients."""
         steps = round.schedule.steps(self._sizes[round.clients])
         return torch.from_numpy((round.schedule.lr * steps).astype(np.float32)).to(round.weights.device)
 
-    def after(self, round: base.Round, mixed: Parameters) -> None:
+    def server_update(self, round: base.Round, mixed: Parameters) -> None:
         everyone = torch.from_numpy((self._sizes / self._sizes.sum()).astype(np.float32)).to(round.weights.device)
-        rows, trained, lengths = rows_of(round.clients), self.mixing(round), self._lengths(round)
+        rows, trained, lengths = rows_of(round.clients), self.aggregate(round)[base.SHARED], self._lengths(round)
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]
             drift = self._drift.setdefault(name, torch.zeros_like(now))

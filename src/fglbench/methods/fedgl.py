@@ -24,6 +24,7 @@ Defaults:
     neighbours 5: differs; OpenFGL has 100. Edges in the number of nodes stay few.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +34,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from fglbench.federation.adjacency import adjacency_of, normalised
-from fglbench.federation.federation import TEST, TRAIN, VAL, Federation, View
+from fglbench.federation.batch import Batch
+from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
@@ -54,6 +55,8 @@ class Settings(AggregatedSettings):
 
 
 class Method(_aggregated.Method):
+    needs_classes = True
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         size = len(self.federation.labels)
@@ -63,7 +66,7 @@ class Method(_aggregated.Method):
         self._graphs = self.federation  # with the last pseudo-graph
         self._labels = np.full(size, -1)  # pseudo-labels of each client's last training, -1 where there is none
         self._edges = sp.csr_matrix((size, size), dtype=np.float32)
-        self._views: dict[tuple[int, ...], View] = {}  # of the pseudo-labelled nodes, by clients
+        self._batches: dict[tuple[int, ...], Batch] = {}  # of the pseudo-labelled nodes, by clients
 
     def not_applicable(self) -> str | None:
         if self._joins() and self.backbone.neighbours:
@@ -77,15 +80,15 @@ class Method(_aggregated.Method):
     def _joins(self) -> bool:
         return bool(self.settings.neighbours and self.settings.edge_weight)
 
-    def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
-        """`pseudo_labels` of the clients' nodes, and `edges` [2, E] of the pseudo-graph among them, beside the rest."""
+    def download(self, number: int, clients: np.ndarray) -> base.Messages:
+        """`pseudo_labels` of each client's nodes, and `edges` [2, E] of its pseudo-graph, beside the rest."""
         sent = dict(super().download(number, clients))
-        rows = np.flatnonzero(np.isin(self.federation.client_of, clients))
+        bounds = [slice(*self.federation.ptr[client : client + 2]) for client in clients]
         if number and self.settings.label_weight:
-            sent["pseudo_labels"] = torch.from_numpy(self._labels[rows].astype(np.int32))
+            sent["pseudo_labels"] = [torch.from_numpy(self._labels[own].astype(np.int32)) for own in bounds]
         if number and self._joins():
-            pairs = sp.triu(self._edges[rows][:, rows], format="coo")
-            sent["edges"] = torch.from_numpy(np.stack([pairs.row, pairs.col]).astype(np.int32))
+            pairs = [sp.triu(self._edges[own, own], format="coo") for own in bounds]
+            sent["edges"] = [torch.from_numpy(np.stack([own.row, own.col]).astype(np.int32)) for own in pairs]
         return sent
 
     def loss(self, step: base.Step) -> Tensor | None:
@@ -93,46 +96,42 @@ class Method(_aggregated.Method):
         rows = np.flatnonzero((self._labels >= 0) & np.isin(self.federation.client_of, step.clients))
         if not self.settings.label_weight or not len(rows):
             return inner
-        device, clients = step.view.labels.device, tuple(step.clients.tolist())
-        if clients not in self._views:
-            self._views = {clients: self._view(step.clients, rows, device)}
-        view = self._views[clients]
-        logits = self.backbone.forward(step.parameters, view, no_dropout).logits
+        device, clients = step.batch.labels.device, tuple(step.clients.tolist())
+        if clients not in self._batches:
+            self._batches = {clients: self.backbone.batch(self._graphs, step.clients, rows, device=device)}
+        batch = self._batches[clients]
+        logits = self.backbone.forward(step.parameters, batch, no_dropout).logits
         labels = torch.from_numpy(self._labels[rows]).to(device)
         each = cross_entropy(logits, labels, reduction="none").unsqueeze(1)
-        own: Tensor = self.settings.label_weight * (view.client_mean @ each).squeeze(1)
+        own: Tensor = self.settings.label_weight * (batch.client_mean @ each).squeeze(1)
         return own if inner is None else inner + own
 
-    def upload(self, round: base.Round) -> dict[str, Tensor]:
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """`predictions` for pseudo-labels and `embeddings` for edges, of the clients' nodes by rows, and the rest."""
-        sent = super().upload(round)
+        sent = dict(super().upload(round))
         if not self.settings.label_weight and not self._joins():
             return sent
         predictions, embeddings = [], []
         for first in range(0, len(round.clients), self._chunk_clients):
             clients = round.clients[first : first + self._chunk_clients]
-            view = self._view(clients, None, round.weights.device)
+            batch = self.backbone.batch(self._graphs, clients, device=round.weights.device)
             with torch.no_grad():
-                output = self.backbone.forward(take(round.parameters, rows_of(clients)), view, no_dropout)
+                output = self.backbone.forward(take(round.parameters, rows_of(clients)), batch, no_dropout)
             if self.settings.label_weight:
                 predictions.append(output.logits.softmax(1))
             if self._joins():
-                embeddings.append(output.representation(view))
+                embeddings.append(output.representation(batch))
         found = {"predictions": predictions, "embeddings": embeddings}
         return sent | {name: torch.cat(parts) for name, parts in found.items() if parts}
 
-    def _view(self, clients: np.ndarray, outputs: np.ndarray | None, device: torch.device) -> View:
-        hops, propagations = self.backbone.hops, self.backbone.propagations
-        return self._graphs.view(clients, hops, propagations, training=False, outputs=outputs, device=device)
+    def aggregate(self, round: base.Round) -> Mapping[str, Tensor]:
+        return super().aggregate(_without_own(round))
 
-    def mixing(self, round: base.Round) -> Tensor | None:
-        return super().mixing(_without_own(round))
-
-    def after(self, round: base.Round, mixed: Parameters) -> None:
-        super().after(_without_own(round), mixed)
+    def server_update(self, round: base.Round, mixed: Parameters) -> None:
+        super().server_update(_without_own(round), mixed)
         if not self.settings.label_weight and not self._joins():
             return
-        federation, self._views = self.federation, {}
+        federation, self._batches = self.federation, {}
         held = np.isin(federation.client_of, round.clients)
         weights = round.weights.cpu().numpy()[federation.client_of[held]]
         average = mean_of_holders(self._node_of[held], weights)
@@ -151,7 +150,7 @@ class Method(_aggregated.Method):
             blocks = [own.get(client, self._edges[start:stop, start:stop]) for client, (start, stop) in bounds]
             self._edges = sp.block_diag(blocks, format="csr", dtype=np.float32)
 
-    def rebuild(self, round: base.Round) -> Federation | None:
+    def rebuild(self, round: base.ClientRound) -> Federation | None:
         if not self._joins():
             return None
         self._graphs = self._joined(self.federation, self._edges)
@@ -159,16 +158,14 @@ class Method(_aggregated.Method):
         if whole is not None:
             rows = np.flatnonzero(~np.isin(whole.role, (VAL, TEST)))
             found = self._edges.tocoo()
-            edges = sp.csr_matrix((found.data, (rows[found.row], rows[found.col])), shape=whole.operator.shape)
+            edges = sp.csr_matrix((found.data, (rows[found.row], rows[found.col])), shape=whole.adjacency.shape)
             self._graphs = replace(self._graphs, evaluated=self._joined(whole, edges))
         return self._graphs
 
     def _joined(self, federation: Federation, edges: sp.csr_matrix) -> Federation:
         """A federation with the edges of the pseudo-graph, [N, N] CSR of ones."""
-        joined = adjacency_of(federation.operator) + self.settings.edge_weight * edges
-        needs = self.backbone.settings.prepared()
-        operator = normalised(joined.tocsr().astype(np.float32), needs["r"], needs.get("self_loops", True))
-        return replace(federation, operator=operator)
+        joined = federation.adjacency + self.settings.edge_weight * edges
+        return federation.with_edges(joined.tocsr().astype(np.float32))
 
 
 def _without_own(round: base.Round) -> base.Round:

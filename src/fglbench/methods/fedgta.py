@@ -39,7 +39,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from fglbench.federation.adjacency import adjacency_of
 from fglbench.federation.federation import TRAIN, Federation
 from fglbench.federation.modes import full_precision
 from fglbench.federation.operators import SparseOperator, client_means
@@ -63,12 +62,14 @@ class Settings(ComponentSettings):
 
 
 class Method(base.Method):
+    needs_classes = True
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._ever = torch.zeros(self.federation.num_clients, dtype=torch.bool)
         self._graph: Graph | None = None
 
-    def upload(self, round: base.Round) -> dict[str, Tensor]:
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """`moments` [S, k * K * classes], twice as many if hybrid, a k-th if public, and `confidence` [S]."""
         settings = self.settings
         if settings.no_moments and settings.no_confidence:
@@ -97,7 +98,7 @@ class Method(base.Method):
             sent["confidence"] = confidence(certain, degrees, graph)[rows]
         return sent
 
-    def mixing(self, round: base.Round) -> Tensor:
+    def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         weights, device = round.weights, round.weights.device
         if "moments" in round.uploads:
             alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
@@ -113,7 +114,7 @@ class Method(base.Method):
             alike |= ~self._ever.unsqueeze(1)
         shares = alike * weights
         total = shares.sum(1, keepdim=True)
-        return torch.where(total > 0, shares / total, torch.eye(len(weights), device=device))
+        return {base.SHARED: torch.where(total > 0, shares / total, torch.eye(len(weights), device=device))}
 
 
 class Graph:
@@ -130,7 +131,7 @@ class Graph:
     """
 
     def __init__(self, federation: Federation, device: torch.device):
-        adjacency = adjacency_of(federation.operator)
+        adjacency = federation.adjacency
         degrees = np.diff(adjacency.indptr)
         scale = sp.diags(((degrees + 1.0) ** -0.5).astype(np.float32))
         self.operator = SparseOperator((scale @ (adjacency + sp.identity(len(degrees))) @ scale).tocsr(), device)

@@ -2,7 +2,7 @@
 
 import torch
 
-from fglbench.methods import fedavg
+from fglbench.methods import base, fedavg
 from fglbench.settings import ComponentSettings
 
 VERSION = 1
@@ -14,9 +14,9 @@ class Settings(ComponentSettings):
 
 class Method(fedavg.Method):
     def not_applicable(self) -> str | None:
-        if self.shared(list(self.backbone.initial(torch.Generator()))):
+        if self.shared(self.backbone.initial(torch.Generator())):
             return None
         return "the backbone has one layer, so that no base layer is left to share"
 
-    def shared(self, names: list[str]) -> list[str]:
-        return [name for name in names if name not in self.backbone.head]
+    def groups(self, names: list[str]) -> dict[str, list[str]]:
+        return {base.SHARED: [name for name in names if name not in self.backbone.head]}

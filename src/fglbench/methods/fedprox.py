@@ -19,7 +19,7 @@ class Settings(ComponentSettings):
 
 
 class Method(fedavg.Method):
-    def correct(self, step: base.Step, gradients: Parameters) -> None:
+    def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         if self.settings.mu:
-            for name in self.shared(list(gradients)):
+            for name in self.shared(gradients):
                 gradients[name] += self.settings.mu * (step.parameters[name] - step.received[name])

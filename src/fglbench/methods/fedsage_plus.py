@@ -32,17 +32,20 @@ Defaults:
     cross_weight 1.0: the public code's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fglbench.federation.federation import Federation
+from fglbench.federation.parameters import Parameters, rows_of, take
+from fglbench.federation.phases import Phase
+from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedsage
-from fglbench.methods._generator import Candidates, Generator, Hidden, others_mean
+from fglbench.methods._generator import Exchange, Generator, Recovery
 from fglbench.methods._mending import mend, some_clients
 from fglbench.settings import AggregatedSettings, Field
 
@@ -64,59 +67,66 @@ class Settings(AggregatedSettings):
 
 
 class Method(fedsage.Method):
+    needs_classes = True
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.added_rows = self.settings.neighbours
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
-        settings, federation, whole = self.settings, self.federation, self.federation.evaluated
-        number = federation.num_clients
-        several = np.count_nonzero(np.diff(federation.ptr)) > 1 and settings.cross_weight > 0
-        everyone = Candidates(federation.features, np.unique(federation.ptr), device) if several else None
-        found = [_Found(graphs) for graphs in (federation, whole) if graphs is not None]
-        shown = 0
-        largest = settings.neighbours * np.diff(federation.ptr).max() * federation.features.shape[1]
-        at_once = min(chunk_clients, max(1, _AT_ONCE[torch.device(device).type] // max(1, int(largest))))
-        for first in range(0, number, at_once):
-            clients = np.arange(first, min(first + at_once, number))
-            own = some_clients(federation, clients)
-            hidden = Hidden(own, clients, settings.neighbours, settings.hidden_share, seed, device)
-            generator = Generator(settings, federation.features.shape[1], federation.classes, clients, seed, device)
-            whose = np.repeat(clients, np.diff(hidden.vector_ptr))
-            generator.train(hidden, _pull(everyone, federation, whose) if everyone else None)
-            for graphs in found:
-                graphs.add(generator, clients, learned=np.diff(own.ptr) > 0)
-            shown += generator.exchanged_bytes(hidden)
-        mended, *of_whole = (graphs.mended(ahead=self.backbone.neighbours is None) for graphs in found)
-        if of_whole:
-            mended = replace(mended, evaluated=of_whole[0])
-        # Shown to each of the others, and their gradients on the way back; to and from the server only once.
-        exchanged = shown * number * settings.federated_epochs if several else 0
-        return base.Prepared(mended, exchanged, exchanged)
+        largest = self.settings.neighbours * np.diff(self.federation.ptr).max() * self.federation.num_features
+        self._at_once = min(chunk_clients, max(1, _AT_ONCE[torch.device(device).type] // max(1, int(largest))))
+        self._generator = Generator(self.settings, self.federation, seed, device)
+        return super().prepare(seed, device, chunk_clients)
 
+    def phases(self, schedule: Schedule) -> Iterable[Phase]:
+        learning = replace(
+            schedule,
+            local_epochs=1,
+            lr=self.settings.lr,
+            weight_decay=0.0,
+            optimiser="adam",
+            optimiser_state="kept",
+            participation=1.0,
+            batch_size=None,
+        )
+        generator = Phase(
+            "generator",
+            self.settings.epochs + self.settings.federated_epochs,
+            objective=partial(Recovery, self.settings, self._generator),
+            schedule=learning,
+            chunk_clients=self._at_once,
+            backbone=self._generator,
+            method=Exchange(self.settings, self._generator, self.federation),
+            initialisation="fedsage+ initialisation",
+        )
+        return [generator, *super().phases(schedule)]
 
-class _Found:
-    """The neighbours that generators find for the nodes of some graphs, client by client."""
+    def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
+        if phase.name != "generator":
+            return super().finish(phase, parameters)
+        mended, *of_whole = (
+            self._mended(graphs, parameters)
+            for graphs in (self.federation, self.federation.evaluated)
+            if graphs is not None
+        )
+        return base.Prepared(replace(mended, evaluated=of_whole[0]) if of_whole else mended)
 
-    def __init__(self, graphs: Federation):
-        self._graphs = graphs
-        self._owners: list[np.ndarray] = []
-        self._features: list[Callable[[], np.ndarray]] = []
-
-    def add(self, generator: Generator, clients: np.ndarray, learned: np.ndarray) -> None:
-        owners, features = generator.generate(some_clients(self._graphs, clients), learned)
-        self._owners.append(owners + self._graphs.ptr[clients[0]])
-        self._features.append(features)
-
-    def mended(self, ahead: bool) -> Federation:
-        owners = np.concatenate(self._owners)
-        generated = np.empty((len(owners), self._graphs.features.shape[1]), dtype=np.float32)  # gigabytes: only once
+    def _mended(self, graphs: Federation, parameters: Parameters) -> Federation:
+        """Client graphs with the neighbours that the generator finds for their nodes."""
+        owners: list[np.ndarray] = []
+        features: list[Callable[[], np.ndarray]] = []
+        for first in range(0, graphs.num_clients, self._at_once):
+            clients = np.arange(first, min(first + self._at_once, graphs.num_clients))
+            learned = np.diff(self.federation.ptr)[clients] > 0
+            own, made = self._generator.generate(
+                take(parameters, rows_of(clients)), some_clients(graphs, clients), clients, learned
+            )
+            owners.append(own + graphs.ptr[first])
+            features.append(made)
+        generated = np.empty((sum(map(len, owners)), graphs.num_features), dtype=np.float32)  # gigabytes: only once
         first = 0
-        for own, features in zip(self._owners, self._features, strict=True):
-            generated[first : first + len(own)] = features()
+        for own, made in zip(owners, features, strict=True):
+            generated[first : first + len(own)] = made()
             first += len(own)
-        return mend(self._graphs, owners, generated, ahead=ahead)[0]
-
-
-def _pull(everyone: Candidates, federation: Federation, whose: np.ndarray) -> Callable[[Tensor], Tensor]:
-    return lambda vectors: others_mean(everyone, federation, vectors, whose)
+        return mend(graphs, np.concatenate(owners), generated, ahead=self.backbone.neighbours is None)[0]

@@ -56,7 +56,7 @@ class Method(base.Method):
         self._unit = 0.0  # of the thresholds, after the first round
         self._updates: Parameters = {}  # dtheta_j of the last time each client trained, [C, ...]
 
-    def mixing(self, round: base.Round) -> Tensor:
+    def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         """One block of sample weights per cluster; a cluster of which nobody trained keeps what it has."""
         self._trained[round.clients] = True
         self._remember_updates(round)
@@ -66,16 +66,15 @@ class Method(base.Method):
             if round.number >= self.settings.first_round:
                 self._split_clusters(products)
         if not self.cluster.any():
-            return round.weights / round.weights.sum()
+            return {base.SHARED: round.weights / round.weights.sum()}
         cluster = torch.from_numpy(self.cluster).to(round.weights.device)
         block = (cluster[:, None] == cluster) * round.weights
         idle = block.sum(1) == 0
         block = torch.where(idle[:, None], torch.eye(len(block), device=block.device), block)
-        return block / block.sum(1, keepdim=True)
+        return {base.SHARED: block / block.sum(1, keepdim=True)}
 
     def _remember_updates(self, round: base.Round) -> None:
-        names = self.shared(list(round.parameters))
-        updates = {name: round.parameters[name] - round.received[name] for name in names}
+        updates = {name: uploaded - round.received[name] for name, uploaded in round.parameters.items()}
         self._updates = where(round.weights > 0, updates, self._updates or updates)
 
     def _products(self) -> np.ndarray:

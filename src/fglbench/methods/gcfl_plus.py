@@ -45,19 +45,19 @@ class Method(gcfl.Method):
         self._norms = torch.zeros(self.federation.num_clients)  # moves to the device of the gradients
         self._sequences: list[list[float]] = [[] for _ in self._norms]
 
-    def correct(self, step: base.Step, gradients: Parameters) -> None:
-        squares = [gradients[name].square().flatten(1).sum(1) for name in self.shared(list(gradients))]
+    def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
+        squares = [gradients[name].square().flatten(1).sum(1) for name in self.shared(gradients)]
         norms = torch.stack(squares).sum(0).sqrt()
         self._norms = self._norms.to(norms.device)
         self._norms[rows_of(step.clients, norms.device)] = norms
 
-    def upload(self, round: base.Round) -> dict[str, Tensor]:
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         return {"gradient_norm": self._norms[rows_of(round.clients, self._norms.device)]}
 
-    def mixing(self, round: base.Round) -> Tensor:
+    def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         for client, norm in zip(round.clients, round.uploads["gradient_norm"].tolist(), strict=True):
             self._sequences[client].append(norm)
-        return super().mixing(round)
+        return super().aggregate(round)
 
     def ready(self, members: np.ndarray) -> bool:
         return all(len(self._sequences[client]) >= self.settings.window for client in members)

@@ -11,5 +11,5 @@ class Settings(ComponentSettings):
 
 
 class Method(base.Method):
-    def shared(self, names: list[str]) -> list[str]:
-        return []
+    def groups(self, names: list[str]) -> dict[str, list[str]]:
+        return {}

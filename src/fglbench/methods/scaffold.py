@@ -11,7 +11,8 @@ Defaults:
     weights nodes: differs; the paper has plain means over the clients of a round (eq. 5). As FedAvg weighs.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -38,32 +39,36 @@ class Method(base.Method):
         self._mean = MeanGradients(self.federation.num_clients)
         self._own: Parameters = {}  # c_i, [C, ...]
         self._common: Parameters = {}  # c, [1, ...]
-        self._turn: Parameters = {}  # c - c_i, [C, ...]
+        self._turn: tuple[base.Messages, Parameters] | None = None  # what was received, and c - c_i of it, [S, ...]
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
+        """c, zero in the first round, in which it is not sent."""
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
 
-    def correct(self, step: base.Step, gradients: Parameters) -> None:
-        self._mean.add(step, gradients, self.shared(list(gradients)))
-        rows = rows_of(step.clients)
-        for name, turn in self._turn.items():
-            gradients[name] += turn[rows]
+    def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
+        self._mean.add(step, gradients, self.shared(gradients))
+        if self._turn is None or self._turn[0] is not step.downloads:
+            rows, common = rows_of(step.clients), cast(Mapping[str, Tensor], step.downloads)
+            self._turn = step.downloads, {name: c - self._own[name][rows] for name, c in common.items()}
+        for name, turn in self._turn[1].items():
+            gradients[name] += turn
 
-    def upload(self, round: base.Round) -> dict[str, Tensor]:
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """The change of each client's variate, as large as its parameters."""
-        means = self._mean.take(round.clients)
+        rows, means = rows_of(round.clients), self._mean.take(round.clients)
         if not self._own:
             self._own = {name: torch.zeros_like(round.parameters[name]) for name in means}
-            self._common = {name: own[:1].clone() for name, own in self._own.items()}
-        return {name: mean - self._own[name][rows_of(round.clients)] for name, mean in means.items()}
+        changes = {name: mean - self._own[name][rows] for name, mean in means.items()}
+        for name, change in changes.items():
+            self._own[name][rows] += change
+        return changes
 
-    def mixing(self, round: base.Round) -> Tensor:
+    def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         weights = round.weights if self.settings.weights == "nodes" else (round.weights > 0).to(round.weights.dtype)
-        return weights / weights.sum()
+        return {base.SHARED: weights / weights.sum()}
 
-    def after(self, round: base.Round, mixed: Parameters) -> None:
+    def server_update(self, round: base.Round, mixed: Parameters) -> None:
         shares = torch.from_numpy((self._weights / self._weights.sum())[round.clients]).to(round.weights.device)
         for name, change in round.uploads.items():
-            self._own[name][rows_of(round.clients)] += change
-            self._common[name] += weighted_sum(shares, change)
-            self._turn[name] = self._common[name] - self._own[name]
+            common = self._common.setdefault(name, torch.zeros_like(round.parameters[name][:1]))
+            common += weighted_sum(shares, change)

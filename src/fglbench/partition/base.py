@@ -5,11 +5,13 @@ A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` an
     def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment
 
 which may raise `PartitionError` with what cannot be done; `assign_clients` adds dataset, scheme and clients to it. A
-scheme whose clients may share nodes declares `OVERLAPS = True`.
+scheme whose clients may share nodes declares `OVERLAPS = True`, one that may give a node to no client declares
+`LEAVES_OUT = True`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,10 +31,27 @@ class Assignment:
     Attributes:
         parts: one array per client: its global node ids, int64, ascending.
         notes: what the partition card tells a reader: implementation used, repairs made.
+        copies: one bool array per client, aligned with its part: true where it holds a copy of a node that another
+            client owns; every node that is held has one owner. None: the scheme does not speak of owners.
+        held_out: ascending int64 ids of nodes that no client gets and the global test `held_out` has.
+        held_out_clients: numbers of clients that are tested, but neither train nor select; their nodes are theirs
+            alone.
+        roles: [num_nodes] int8, roles that come with the partition; None: it has none.
     """
 
     parts: list[np.ndarray]
     notes: list[str] = field(default_factory=list)
+    copies: list[np.ndarray] | None = None
+    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    held_out_clients: tuple[int, ...] = ()
+    roles: np.ndarray | None = None
+
+    @property
+    def owned(self) -> list[np.ndarray]:
+        """The nodes that each client owns: all that it holds where the scheme does not speak of owners."""
+        if self.copies is None:
+            return self.parts
+        return [nodes[~copy] for nodes, copy in zip(self.parts, self.copies, strict=True)]
 
 
 def assign_clients(
@@ -62,7 +81,10 @@ def assign_clients(
         assignment = module.assign(graph, clients, rng, resolved)
     except PartitionError as error:
         raise PartitionError(f"{where}: {error}") from error
-    _check(assignment.parts, graph.num_nodes, clients, bool(getattr(module, "OVERLAPS", False)), where)
+    _check_parts(assignment, graph.num_nodes, clients, where)
+    _check_cover(assignment, graph.num_nodes, module, where)
+    _check_copies(assignment, where)
+    _check_held_out_clients(assignment, where)
     return assignment
 
 
@@ -88,24 +110,80 @@ def parts_of(membership: np.ndarray, clients: int) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(membership, minlength=clients))[:-1])
 
 
-def _check(parts: list[np.ndarray], num_nodes: int, clients: int, overlaps: bool, where: str) -> None:
+def _check_parts(assignment: Assignment, num_nodes: int, clients: int, where: str) -> None:
+    parts = assignment.parts
     empty = [client for client, nodes in enumerate(parts) if not len(nodes)]
     if len(parts) != clients or empty:
         raise PartitionError(
             f"{where}: the scheme made {len(parts) - len(empty)} clients with nodes. "
             "Ask for fewer clients or take another scheme."
         )
-    for client, nodes in enumerate(parts):
+    named = {f"client {client}": nodes for client, nodes in enumerate(parts)}
+    if len(assignment.held_out):
+        named["held_out"] = assignment.held_out
+    for name, nodes in named.items():
         if nodes.dtype != np.int64 or (np.diff(nodes) <= 0).any() or nodes[0] < 0 or nodes[-1] >= num_nodes:
             raise ComponentError(
-                f"{where}: the scheme returned, for client {client}, {nodes.dtype} ids {nodes[0]} to {nodes[-1]}; a "
+                f"{where}: the scheme returned, for {name}, {nodes.dtype} ids {nodes[0]} to {nodes[-1]}; a "
                 f"part is int64, strictly ascending, within 0 to {num_nodes - 1}."
             )
-    times = np.bincount(np.concatenate(parts), minlength=num_nodes)
-    if (times == 0).any():
-        raise ComponentError(f"{where}: the scheme left out {(times == 0).sum()} nodes, the first {times.argmin()}.")
-    if not overlaps and (times > 1).any():
+    roles = assignment.roles
+    if roles is not None and (roles.shape != (num_nodes,) or not np.isin(roles, range(4)).all()):
+        raise ComponentError(f"{where}: the scheme returned roles {list(roles.shape)}; they are [{num_nodes}], 0 to 3.")
+
+
+def _check_cover(assignment: Assignment, num_nodes: int, module: ModuleType, where: str) -> None:
+    held_out = assignment.held_out
+    times = np.bincount(np.concatenate(assignment.parts), minlength=num_nodes)
+    if times[held_out].any():
+        raise ComponentError(
+            f"{where}: the scheme gave {(times[held_out] > 0).sum()} nodes to clients that it names as held out, the "
+            f"first {held_out[times[held_out] > 0][0]}."
+        )
+    if not getattr(module, "LEAVES_OUT", False) and (times == 0).any():
+        raise ComponentError(
+            f"{where}: the scheme left out {(times == 0).sum()} nodes, the first {times.argmin()}; a scheme that means "
+            "to declares LEAVES_OUT = True."
+        )
+    if not getattr(module, "OVERLAPS", False) and (times > 1).any():
         raise ComponentError(
             f"{where}: the scheme gave {(times > 1).sum()} nodes to several clients, the first {(times > 1).argmax()}; "
             "a scheme that means to declares OVERLAPS = True."
         )
+
+
+def _check_copies(assignment: Assignment, where: str) -> None:
+    if assignment.copies is None:
+        return
+    for client, (nodes, copy) in enumerate(zip(assignment.parts, assignment.copies, strict=True)):
+        if copy.dtype != bool or copy.shape != nodes.shape:
+            raise ComponentError(
+                f"{where}: the scheme returned, for client {client}, copies {copy.dtype} {list(copy.shape)}; they are "
+                f"bool [{len(nodes)}], aligned with its part."
+            )
+    held, owned = np.concatenate(assignment.parts), np.concatenate(assignment.owned)
+    owners = np.bincount(owned, minlength=held.max() + 1)[held]
+    if (owners != 1).any():
+        first = int(np.argmax(owners != 1))
+        raise ComponentError(
+            f"{where}: node {held[first]} has {owners[first]} owners; a node that is held has one, and is a copy at "
+            "its other clients."
+        )
+
+
+def _check_held_out_clients(assignment: Assignment, where: str) -> None:
+    parts, unseen = assignment.parts, assignment.held_out_clients
+    if not unseen:
+        return
+    if not set(unseen) < set(range(len(parts))):
+        raise ComponentError(
+            f"{where}: the scheme holds out the clients {list(unseen)}; they are among 0 to {len(parts) - 1}, and one "
+            "at least is left to train."
+        )
+    times = np.bincount(np.concatenate(parts))
+    for client in unseen:
+        if (shared := parts[client][times[parts[client]] > 1]).size:
+            raise ComponentError(
+                f"{where}: client {client} is held out and shares {len(shared)} nodes with other clients, the first "
+                f"{shared[0]}; its nodes are its own, so that nothing of them is trained on."
+            )

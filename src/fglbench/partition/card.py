@@ -5,33 +5,35 @@ from typing import Any
 import numpy as np
 
 from fglbench.datasets.base import Graph
+from fglbench.partition.base import Assignment
 from fglbench.partition.split import ROLES, clients_without
 from fglbench.partition.subgraph import induced_edges
 
 
-def partition_card(
-    graph: Graph, parts: list[np.ndarray], roles: list[np.ndarray], notes: list[str] | None = None
-) -> dict[str, Any]:
+def partition_card(graph: Graph, assignment: Assignment, roles: list[np.ndarray]) -> dict[str, Any]:
     """The numbers of a partition, plain values fit for JSON. Edges are undirected.
 
     Args:
         graph: the whole graph.
-        parts: global node ids of each client.
-        roles: their roles, aligned.
-        notes: of the scheme.
+        assignment: which nodes each client holds, with the scheme's notes.
+        roles: their roles, aligned with its parts.
 
     Returns:
-        Per client, as lists: `nodes`, `edges` (of the induced subgraph), `isolated` (nodes without an edge there),
+        Per client, as lists: `nodes`, `edges` (of its own graph), `isolated` (nodes without an edge there),
         `classes` (label histogram, one number per class of the dataset), `unlabelled`, `train`, `val`, `test`.
         Of the whole: `total_nodes`, `total_edges`; `cut_edges` (inside no client: the missing links), so that without
         shared nodes the clients' edges and the cut edges sum to all edges; `missing_link_share` (cut_edges /
         total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for train, val and
         test the clients that have no such node: they do not train, or are not counted in that mean); `notes`.
+        Where there are any: `copies` per client, `shared_nodes` (that several clients hold), `left_out` (nodes that no
+        client has and that are not held out either), `held_out` (nodes), `held_out_clients` (their numbers).
     """
+    parts = assignment.parts
     nodes = np.concatenate(parts)
     sizes = np.array([len(part) for part in parts], dtype=np.int64)
     client = np.repeat(np.arange(len(parts)), sizes)
-    adjacency = induced_edges(graph, nodes, np.concatenate([[0], np.cumsum(sizes)]))
+    copy = None if assignment.copies is None else np.concatenate(assignment.copies)
+    adjacency = induced_edges(graph, nodes, np.concatenate([[0], np.cumsum(sizes)]), copy)
     degree = np.diff(adjacency.indptr)
     covered = _covered_edges(adjacency, nodes, graph.num_nodes)
     labels, role = graph.labels[nodes], np.concatenate(roles)
@@ -55,8 +57,22 @@ def partition_card(
         "missing_link_share": (graph.num_edges - covered) / graph.num_edges if graph.num_edges else 0.0,
         "cosine_distance": mean_cosine_distance(histogram),
         "without": clients_without(roles),
-        "notes": list(notes or []),
+        "notes": list(assignment.notes),
+        **({} if copy is None else {"copies": per_client(copy)}),
+        **_beyond_a_partition(assignment, np.bincount(nodes, minlength=graph.num_nodes)),
     }
+
+
+def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, Any]:
+    """What there is only where not every node has exactly one client; times [num_nodes]: the holders of each."""
+    held_out = len(assignment.held_out)
+    found = {
+        "shared_nodes": int((times > 1).sum()),
+        "left_out": int((times == 0).sum()) - held_out,
+        "held_out": held_out,
+        "held_out_clients": list(assignment.held_out_clients),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def mean_cosine_distance(histogram: np.ndarray) -> float | None:

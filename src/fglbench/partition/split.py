@@ -4,27 +4,30 @@ A role is fixed once per node of the whole graph, before nodes are handed to cli
 another one tests, even where clients share nodes.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import model_validator
 
 from fglbench.errors import PartitionError
+from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL, draw_at_ratios
 from fglbench.seeding import numpy_stream
 from fglbench.settings import Field, Section
 
-NONE, TRAIN, VAL, TEST = range(4)
+if TYPE_CHECKING:
+    from fglbench.partition.base import Assignment
+
 ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
 
 
 class SplitSettings(Section):
     """How nodes get their roles."""
 
-    kind: Literal["ratios", "per_class", "public"] = Field(
+    kind: Literal["ratios", "per_class", "public", "file"] = Field(
         "ratios",
         description="`ratios`: drawn per client at the ratios below. `per_class`: numbers of nodes, drawn on the whole "
-        "graph. `public`: the dataset's own masks.",
+        "graph. `public`: the dataset's own masks. `file`: those that the file of the scheme `file` has.",
     )
     train: float = Field(0.2, gt=0, le=1, description="`ratios`: fraction of a client's labelled nodes to train on.")
     val: float = Field(0.4, ge=0, le=1, description="`ratios`: fraction to choose the round by.")
@@ -59,7 +62,7 @@ class SplitSettings(Section):
             if self.kind == "per_class" and getattr(self, name) is None:
                 raise ValueError(f"kind per_class needs '{name}', such as {PER_CLASS[name]}")
         for name in PER_CLASS:
-            if self.kind == "ratios" and getattr(self, name) is not None:
+            if self.kind in ("ratios", "file") and getattr(self, name) is not None:
                 raise ValueError(f"'{name}' is read by kind per_class; set that kind, or leave '{name}' out")
         return self
 
@@ -68,7 +71,13 @@ class SplitSettings(Section):
 
         Older identities do not know `stratify` and do know the ratios of kind public; both stay as they were.
         """
-        unread = {"ratios": {*PER_CLASS}, "per_class": {"train", "val", "test"}, "public": {*PER_CLASS}}[self.kind]
+        ratios = {"train", "val", "test"}
+        unread = {
+            "ratios": {*PER_CLASS},
+            "per_class": ratios,
+            "public": {*PER_CLASS},
+            "file": {*PER_CLASS} | ratios,
+        }[self.kind]
         if self.stratify or self.kind != "ratios":
             unread |= {"stratify"}
         return self.model_dump(exclude_none=True, exclude=unread)
@@ -80,22 +89,23 @@ PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
 
 def assign_roles(
     labels: np.ndarray,
-    parts: list[np.ndarray],
+    assignment: "Assignment",
     settings: SplitSettings,
     seed: int,
     dataset: str,
     scheme: str,
     masks: Mapping[str, np.ndarray],
 ) -> list[np.ndarray]:
-    """The role of every node of every client.
+    """The role of every node of every client; a node has the same one in all clients that hold it.
 
-    With `ratios`, each client's labelled nodes are split on their own (see `draw_roles` and `shuffle_roles`). Where
-    clients share nodes, a split per client would contradict itself, so the union of their nodes is split once. With
-    `per_class`, the whole graph is split once (see `draw_per_class`), alike for all schemes and client counts.
+    With `ratios`, each client's labelled nodes are split on their own: where nodes have owners those that it owns,
+    else see `draw_at_ratios` of nodes that several clients hold. With `per_class`, the whole graph is split once (see
+    `draw_per_class`), alike for all schemes and client counts. Clients that are held out have test nodes alone: all
+    labelled ones with `ratios`, else those that the split tests.
 
     Args:
         labels: [num_nodes] int64, -1 = no label; such nodes have no role.
-        parts: global node ids of each client.
+        assignment: which nodes each client holds.
         settings: kind, ratios and policy.
         seed: the cell's seed.
         dataset, scheme: parts of the name of the random stream, and of messages.
@@ -105,30 +115,45 @@ def assign_roles(
         one int8 array per client, aligned with its part: 0 none, 1 train, 2 val, 3 test.
 
     Raises:
-        PartitionError: no masks, contradicting masks, fewer labelled nodes than asked for, or, under `empty: error`, a
-            client that lacks a role.
+        PartitionError: no masks, contradicting masks, no roles in the file, fewer labelled nodes than asked for, or,
+            under `empty: error`, a client that lacks a role.
     """
-    if settings.kind == "public":
-        role = _public(labels, masks, dataset)
-    elif settings.kind == "per_class":
-        role = draw_per_class(labels, settings, numpy_stream(seed, "split per class", dataset), dataset)
-    else:
-        role = np.zeros(len(labels), dtype=np.int8)
+    parts = assignment.parts
+    unseen = [parts[client] for client in assignment.held_out_clients]
+    where = f"dataset '{dataset}', scheme '{scheme}', {len(parts)} clients"
+    if settings.kind == "ratios":
         stream = numpy_stream(seed, "split", dataset, scheme, len(parts))
-        times = np.bincount(np.concatenate(parts), minlength=len(labels))
-        draw = draw_roles if settings.stratify else shuffle_roles
-        for nodes in parts if times.max() == 1 else [np.flatnonzero(times)]:
-            role[nodes] = draw(labels[nodes], (settings.train, settings.val, settings.test), stream)
+        own = [nodes for client, nodes in enumerate(assignment.owned) if client not in assignment.held_out_clients]
+        ratios = (settings.train, settings.val, settings.test)
+        role = draw_at_ratios(labels, own, ratios, stream, stratify=settings.stratify)
+        for nodes in unseen:
+            role[nodes] = np.where(labels[nodes] >= 0, TEST, NONE)
+    else:
+        if settings.kind == "public":
+            role = _public(labels, masks, dataset)
+        elif settings.kind == "per_class":
+            role = draw_per_class(labels, settings, numpy_stream(seed, "split per class", dataset), dataset)
+        elif assignment.roles is None:
+            raise PartitionError(f"{where}: split.kind 'file' needs a partition file with roles. Use 'ratios' for it.")
+        else:
+            role = np.where(labels >= 0, assignment.roles, NONE).astype(np.int8)
+        for nodes in unseen:
+            role[nodes] = np.where(role[nodes] == TEST, TEST, NONE)
     handed = [role[nodes] for nodes in parts]
-    lacking = {name: clients for name, clients in clients_without(handed).items() if clients}
-    if settings.empty == "error" and lacking:
-        found = ", ".join(f"no {name} nodes at clients {clients}" for name, clients in lacking.items())
-        raise PartitionError(
-            f"dataset '{dataset}', scheme '{scheme}', {len(parts)} clients: {found}. Ask for fewer clients, other "
-            "ratios, or the policy 'empty: keep'."
-        )
+    if settings.empty == "error":
+        _refuse_empty(clients_without(handed), assignment.held_out_clients, where)
     check_roles(np.concatenate(parts), np.concatenate(handed))
     return handed
+
+
+def _refuse_empty(without: dict[str, list[int]], held_out: Sequence[int], where: str) -> None:
+    lacking = {
+        name: [client for client in clients if name == "test" or client not in held_out]
+        for name, clients in without.items()
+    }
+    if any(lacking.values()):
+        found = ", ".join(f"no {name} nodes at clients {clients}" for name, clients in lacking.items() if clients)
+        raise PartitionError(f"{where}: {found}. Ask for fewer clients, other ratios, or the policy 'empty: keep'.")
 
 
 def held_out_nodes(num_nodes: int, fraction: float | None) -> int:
@@ -161,49 +186,6 @@ def check_roles(nodes: np.ndarray, role: np.ndarray) -> None:
         raise PartitionError(
             f"node {nodes[seen[nodes] != role][0]} has two roles in two clients. Run the split stage again."
         )
-
-
-def draw_roles(labels: np.ndarray, ratios: tuple[float, float, float], stream: np.random.Generator) -> np.ndarray:
-    """Splits the labelled nodes of one client, stratified by class.
-
-    The numbers of train, val and test nodes follow the ratios by largest remainder (ties: train, then val). The
-    training nodes are then shared among classes: every class present gets one as long as there are any, rarest class
-    first, the others follow the class sizes by largest remainder. Validation nodes are shared likewise, without the
-    minimum, over what is left of each class; the rest is tested. The stream breaks ties and draws the nodes inside a
-    class.
-
-    Args:
-        labels: [num_nodes of the client], -1 = none.
-        ratios: of train, val and test.
-
-    Returns:
-        [num_nodes of the client] int8 roles.
-    """
-    role = np.zeros(len(labels), dtype=np.int8)
-    labelled = np.flatnonzero(labels >= 0)
-    _, of_class, counts = np.unique(labels[labelled], return_inverse=True, return_counts=True)
-    train_total, val_total, _ = largest_remainder(ratios, len(labelled))
-    ties = stream.permutation(len(counts))
-    train = apportion(counts, train_total, ties, one_each=True)
-    val = apportion(counts - train, val_total, ties)
-    order = np.lexsort((stream.permutation(len(labelled)), of_class))  # class by class, random inside a class
-    of_class = of_class[order]
-    place = np.arange(len(order)) - (np.cumsum(counts) - counts)[of_class]
-    drawn = np.where(place < train[of_class], TRAIN, np.where(place < (train + val)[of_class], VAL, TEST))
-    role[labelled[order]] = drawn
-    return role
-
-
-def shuffle_roles(labels: np.ndarray, ratios: tuple[float, float, float], stream: np.random.Generator) -> np.ndarray:
-    """Splits the labelled nodes of one client at random, whatever their classes, as the public codes do.
-
-    The numbers of train, val and test nodes follow the ratios by largest remainder, as in `draw_roles`; public codes
-    round train and val down. Arguments and result as `draw_roles`.
-    """
-    role = np.zeros(len(labels), dtype=np.int8)
-    shuffled = stream.permutation(np.flatnonzero(labels >= 0))
-    role[shuffled] = np.repeat([TRAIN, VAL, TEST], largest_remainder(ratios, len(shuffled)))
-    return role
 
 
 def draw_per_class(
@@ -240,46 +222,6 @@ def draw_per_class(
     role[left[: settings.val_nodes]] = VAL
     role[left[settings.val_nodes : settings.val_nodes + tested]] = TEST
     return role
-
-
-def largest_remainder(ratios: tuple[float, ...], total: int) -> list[int]:
-    """Whole numbers near ratios x total that sum to total; what rounding leaves goes to the largest fractions, the
-    first of equal ones first."""
-    exact = [round(ratio * total, 9) for ratio in ratios]
-    seats = [int(value) for value in exact]
-    by_fraction = sorted(range(len(ratios)), key=lambda i: (-round(exact[i] - seats[i], 9), i))
-    for index in by_fraction[: total - sum(seats)]:
-        seats[index] += 1
-    return seats
-
-
-def apportion(counts: np.ndarray, total: int, ties: np.ndarray, one_each: bool = False) -> np.ndarray:
-    """Shares `total` seats among classes by size, largest remainder first, at most `counts` each.
-
-    Args:
-        counts: [classes] nodes available.
-        total: at most their sum.
-        ties: [classes] distinct numbers; of equal classes the lower one is served first.
-        one_each: every class with a node gets a seat, rarest first, as far as seats go; the classes furthest above
-            their share pay for it.
-
-    Returns:
-        [classes] int64.
-    """
-    least = np.zeros(len(counts), dtype=np.int64)
-    if one_each:
-        rarest_first = np.lexsort((ties, counts))
-        least[rarest_first[counts[rarest_first] > 0][:total]] = 1
-    size = max(int(counts.sum()), 1)
-    seats = np.maximum(counts * total // size, least)
-    never = size * size + 1
-    while seats.sum() < total:
-        behind = np.where(seats < counts, counts * total - seats * size, -never)
-        seats[np.lexsort((ties, -behind))[0]] += 1
-    while seats.sum() > total:
-        ahead = np.where(seats > least, seats * size - counts * total, -never)
-        seats[np.lexsort((ties, -ahead))[0]] -= 1
-    return seats
 
 
 def _public(labels: np.ndarray, masks: Mapping[str, np.ndarray], dataset: str) -> np.ndarray:

@@ -6,13 +6,14 @@ import scipy.sparse as sp
 from fglbench.datasets.base import Graph
 
 
-def induced_edges(graph: Graph, nodes: np.ndarray, ptr: np.ndarray) -> sp.csr_matrix:
-    """Each client's induced subgraph, block-diagonal in stacked positions.
+def induced_edges(graph: Graph, nodes: np.ndarray, ptr: np.ndarray, copy: np.ndarray | None = None) -> sp.csr_matrix:
+    """Each client's induced subgraph, block-diagonal in stacked positions; without the edges between two copies.
 
     Args:
         graph: the whole graph.
         nodes: [N] global ids, client by client, ascending inside a client; clients may share nodes.
         ptr: [C + 1]; client c holds positions ptr[c] to ptr[c + 1] - 1.
+        copy: [N] bool, nodes that another client owns; None: there are no copies.
 
     Returns:
         [N, N] float32 CSR of ones, symmetric, sorted indices. Nodes without a neighbour in their client keep an empty
@@ -21,5 +22,8 @@ def induced_edges(graph: Graph, nodes: np.ndarray, ptr: np.ndarray) -> sp.csr_ma
     adjacency = graph.adjacency()
     blocks = [adjacency[held][:, held] for held in np.split(nodes, ptr[1:-1])]
     stacked = sp.csr_matrix(sp.block_diag(blocks, format="csr"))
+    if copy is not None:
+        stacked.data[copy[np.repeat(np.arange(len(nodes)), np.diff(stacked.indptr))] & copy[stacked.indices]] = 0
+        stacked.eliminate_zeros()
     stacked.sort_indices()
     return stacked

@@ -23,7 +23,9 @@ READINGS = {
 MEANS = {
     "pooled": "Client mean: pooled (the nodes of all clients counted together)",
     "macro": "Client mean: macro (plain mean over the clients that have such nodes)",
+    "nodes": "Client mean: nodes (every node once; the score of one that several clients hold is the mean over them)",
 }
+OFTEN = "; a node that several clients hold counts once for each of them)"
 GLOBAL_TESTS = {
     "whole": "Global test: each client's model on the test nodes of all clients, in the whole graph",
     "held_out": "Global test: each client's model on the graph of the nodes held out from all clients",
@@ -54,7 +56,7 @@ def caption(
         if split == "global test":
             sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
         sentences += _readings(study, spec.get("reading", "val"), datasets)
-        sentences.append(MEANS[spec.get("mean", "pooled")])
+        sentences.append(_mean(study, spec.get("mean", "pooled"), datasets))
     devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
@@ -73,6 +75,12 @@ def caption(
             )
             sentences.append(f"{who[:1].upper()}{who[1:]} {does} not marked")
     return [f"{sentence}." for sentence in sentences]
+
+
+def _mean(study: Study, mean: str, datasets: list[str]) -> str:
+    """The client mean, and of `pooled` how it counts shared nodes where there are any."""
+    shared = study.runs.loc[study.runs["mean"] == "nodes", "dataset"].isin(datasets).any()
+    return MEANS[mean].removesuffix(")") + OFTEN if mean == "pooled" and shared else MEANS[mean]
 
 
 def _protocols(study: Study, datasets: list[str]) -> list[str]:

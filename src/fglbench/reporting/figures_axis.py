@@ -80,6 +80,6 @@ def _along(
             panel.set_xticks(sorted(set(chosen[axis].tolist())))
             panel.set_title(panel_title(fields, key))
             panel.set_xlabel(name)
-            panel.set_ylabel(score_label(spec))
+            panel.set_ylabel(score_label(study, spec))
         legend(figure, axes)
     return figure

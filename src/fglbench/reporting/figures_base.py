@@ -18,8 +18,8 @@ from matplotlib.ticker import MaxNLocator
 from fglbench.evaluation.statistics import Summary
 from fglbench.reporting.figures_fit import LINE, width, wrapped
 from fglbench.reporting.palette import Style, styles
-from fglbench.reporting.quantities import QUANTITIES
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select, titled
+from fglbench.reporting.quantities import quantity
+from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, of_mean, select, titled
 
 LOOK: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -114,17 +114,17 @@ def groups(
 
 
 def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the figure's score (test accuracy at its reading and mean, in percent) of the complete cells that
-    have it for every seed."""
+    """The rows of the figure's score (of the test, at its reading and mean, as printed) of the complete cells that have
+    it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
-    metric = spec.get("metric", "accuracy")
+    metric = metric_of(study, spec)
     kept = chosen[
         (chosen["metric"] == metric)
         & (chosen["split"] == spec.get("split", "test"))
         & (chosen["reading"] == spec.get("reading", "val"))
-        & (chosen["mean"] == spec.get("mean", "pooled"))
-    ].dropna(subset=["value"])
-    scale = QUANTITIES[metric].scale if metric in QUANTITIES else 1.0
+    ]
+    kept = kept[of_mean(kept, spec.get("mean", "pooled"))].dropna(subset=["value"])
+    scale = quantity(metric).scale
     return for_every_seed(kept, chosen).assign(value=lambda rows: rows["value"] * scale)
 
 
@@ -137,11 +137,16 @@ def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     return kept.merge(whole[list(FIELDS)], on=list(FIELDS), how="inner")
 
 
-def score_label(spec: Mapping[str, Any]) -> str:
+def metric_of(study: Study, spec: Mapping[str, Any]) -> str:
+    """The figure's own metric, or the score that selects rounds."""
+    return spec.get("metric") or study.metric
+
+
+def score_label(study: Study, spec: Mapping[str, Any]) -> str:
     """The words of the score's axis."""
-    title = QUANTITIES[spec.get("metric", "accuracy")].title
-    marked = ", best on test" if spec.get("reading") == "test" else ""
-    return f"{spec.get('split', 'test').capitalize()} {title} (%{marked})"
+    shown = quantity(metric_of(study, spec))
+    notes = ", ".join(note for note in (shown.unit, "best on test" if spec.get("reading") == "test" else "") if note)
+    return f"{spec.get('split', 'test').capitalize()} {shown.title}" + (f" ({notes})" if notes else "")
 
 
 def of_partitions(where: Mapping[str, Any] | None) -> dict[str, Any]:

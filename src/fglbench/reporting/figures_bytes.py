@@ -60,7 +60,7 @@ def bytes_by_accuracy(study: Study, spec: Mapping[str, Any]) -> Figure:
                 panel.set_xticks([])
             panel.set_title(panel_title(list(PROBLEM), key))
             panel.set_xlabel("Bytes up and down (MB)")
-            panel.set_ylabel(score_label(spec))
+            panel.set_ylabel(score_label(study, spec))
         legend(figure, axes)
     return figure
 

@@ -16,40 +16,43 @@ from fglbench.reporting.figures_base import (
     nothing,
     panel_title,
     panels,
+    score_label,
     series_name,
     series_styles,
     title_of,
     whole_numbers,
 )
+from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 
 GRID_POINTS = 200
 
 
 def accuracy_per_round(study: Study, spec: Mapping[str, Any]) -> Figure:
-    """Accuracy after each round (counted from 1): mean over seeds with a band of one sample standard deviation."""
+    """The score after each round (counted from 1): mean over seeds with a band of one sample standard deviation."""
     return _curves(study, spec, _by_round, "Round")
 
 
 def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study: Study, chosen: pd.DataFrame) -> None:
     """The curves per round of one problem, a line for every label and backbone."""
+    scale = quantity(study.metric).scale
     for series, part in groups(rows, ["label", "backbone"], study.order):
-        x, values = _by_round(part, "test_accuracy")
-        _band(panel, x, values * 100, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
+        x, values = _by_round(part, "test_score")
+        _band(panel, x, values * scale, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
     whole_numbers(panel.xaxis)
     panel.set_xlabel("Round")
-    panel.set_ylabel("Test accuracy (%)")
+    panel.set_ylabel(score_label(study, {}))
 
 
 def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
-    """Accuracy over seconds of training, without start-up and evaluation; seeds are interpolated onto common times.
+    """The score over seconds of training, without start-up and evaluation; seeds are interpolated onto common times.
     Runs from different kinds of device are separate lines."""
     return _curves(study, spec, _by_second, "Training time (s)")
 
 
 def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
     chosen = select(study.curves, spec.get("where"), f"figure '{spec['name']}'")
-    score = f"{spec.get('split', 'test')}_accuracy"
+    score, scale = f"{spec.get('split', 'test')}_score", quantity(study.metric).scale
     if not chosen.empty:
         chosen = complete_only(study, chosen).dropna(subset=[score])
     if chosen.empty:
@@ -65,12 +68,12 @@ def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label:
             for series, rows in groups(part, fields, study.order):
                 name = series_name(series[:2], chosen) + (f" [{series[2]}]" if several_devices else "")
                 x, values = bring_together(rows, score)
-                _band(panel, x, values * 100, name, look[series[:2]])
+                _band(panel, x, values * scale, name, look[series[:2]])
             panel.set_title(panel_title(list(PROBLEM), key))
             panel.set_xlabel(x_label)
             if bring_together is _by_round:
                 whole_numbers(panel.xaxis)
-            panel.set_ylabel(f"{spec.get('split', 'test').capitalize()} accuracy (%)")
+            panel.set_ylabel(score_label(study, {"split": spec.get("split", "test")}))
         legend(figure, axes)
     return figure
 

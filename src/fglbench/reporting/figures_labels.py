@@ -29,7 +29,7 @@ def labels_and_convergence(study: Study, spec: Mapping[str, Any]) -> Figure:
     owner, where = f"figure '{spec['name']}'", spec.get("where")
     partitions, curves = select(study.partitions, of_partitions(where), owner), select(study.curves, where, owner)
     if not curves.empty:
-        curves = complete_only(study, curves).dropna(subset=["test_accuracy"])
+        curves = complete_only(study, curves).dropna(subset=["test_score"])
     if partitions.empty or curves.empty:
         return nothing(spec, "partition with curves")
     look = series_styles(study)

@@ -27,13 +27,15 @@ class Quantity(NamedTuple):
         return stored * self.scale + self.first
 
 
-QUANTITIES = {
+_SCORES = {
     "accuracy": Quantity("accuracy", "%", 100.0, "higher"),
     "f1_micro": Quantity("micro F1", "%", 100.0, "higher"),
     "f1_macro": Quantity("macro F1", "%", 100.0, "higher"),
     "auc": Quantity("AUC", "%", 100.0, "higher"),
     "ap": Quantity("average precision", "%", 100.0, "higher"),
     "loss": Quantity("loss", "", 1.0, "lower"),
+}
+OF_RUNS = {
     "train_seconds": Quantity("training time", "s", 1.0, "lower", timed=True),
     "server_seconds": Quantity("server time", "s", 1.0, "lower", timed=True),
     "eval_seconds": Quantity("evaluation time", "s", 1.0, "lower", timed=True),
@@ -42,7 +44,10 @@ QUANTITIES = {
     "bytes_up": Quantity("upload", "MB", 1e-6, "lower"),
     "bytes_down": Quantity("download", "MB", 1e-6, "lower"),
     "selected_round": Quantity("selected round", "", 1.0, None, first=1.0),
+    "privacy_budget": Quantity("privacy budget of an upload", "", 1.0, "lower"),
 }
+"""What every run has, whatever its task."""
+QUANTITIES = _SCORES | OF_RUNS
 
 
 def quantity(metric: str, percent: bool | None = None, better: str | None = None) -> Quantity:

@@ -22,7 +22,7 @@ class Study:
     Attributes:
         settings: the content of `study.json`.
         runs: one row per (cell placement, split, reading, mean, metric).
-        curves: one row per (cell placement, round).
+        curves: one row per (cell placement, round), with the score that selects of validation and test.
         partitions: one row per (partition, seed, client).
         mixing: one row per (cell placement, client): the weights it received in the round that is read.
     """
@@ -41,6 +41,11 @@ class Study:
     def name(self, field: str, label: Any) -> Any:
         """The component's name behind a label of dataset, scheme or backbone; other values as they are."""
         return (self.settings.get("names") or {}).get(field, {}).get(label, label)
+
+    @property
+    def metric(self) -> str:
+        """The score that selects rounds, of which the curves are; older records are of accuracy."""
+        return self.settings.get("metric", "accuracy")
 
     @property
     def centralised(self) -> list[str]:
@@ -67,6 +72,8 @@ def load_study(folder: Path) -> Study:
     folder = Path(folder)
     check_made(folder / "study.json")
     frames = {name: _read_parquet(folder / f"{name}.parquet") for name in ("runs", "curves", "partitions")}
+    older = {f"{role}_accuracy": f"{role}_score" for role in ("val", "test")}
+    frames["curves"] = frames["curves"].rename(columns=older)
     if (folder / "mixing.parquet").exists():
         frames["mixing"] = _read_parquet(folder / "mixing.parquet")
     return Study(settings=read_json(folder / "study.json"), **frames)
@@ -102,6 +109,15 @@ def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> 
             raise ConfigError([f"{owner}: 'where' names '{column}'. {suggest(column, map(str, frame.columns))}"])
         chosen = chosen[chosen[column].isin(as_list(wanted))]
     return chosen
+
+
+def of_mean(rows: pd.DataFrame, mean: str) -> "pd.Series[bool]":
+    """Which rows, of one metric, split and reading, are of a client mean; `nodes` is stored only where clients share
+    nodes, and is `pooled` elsewhere."""
+    kept = rows["mean"] == mean
+    if mean != "nodes":
+        return kept
+    return kept | ((rows["mean"] == "pooled") & ~rows["cell"].isin(rows.loc[kept, "cell"]))
 
 
 def complete_only(study: Study, frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from fglbench.reporting.cells import Cell, Table
 from fglbench.reporting.marks import with_marks
 from fglbench.reporting.outcomes import OUTCOMES, symbols
 from fglbench.reporting.quantities import Quantity, quantity
-from fglbench.reporting.records import FIELDS, Study, as_list, distinct, field_titles, select, shown
+from fglbench.reporting.records import FIELDS, Study, as_list, distinct, field_titles, of_mean, select, shown
 
 Key = tuple[Any, ...]
 
@@ -79,14 +79,11 @@ def _seed_rows(runs: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
             [f"table '{spec['name']}': no run has metric '{spec['metric']}'. {suggest(spec['metric'], known)}"]
         )
     # The metrics of a whole run, such as its time, have no split, reading or client mean.
-    wanted = (metric["split"] == "") | (
-        (metric["split"] == spec.get("split", "test"))
-        & (metric["reading"] == spec.get("reading", "val"))
-        & (metric["mean"] == spec.get("mean", "pooled"))
-    )
+    scored = metric[(metric["split"] == spec.get("split", "test")) & (metric["reading"] == spec.get("reading", "val"))]
+    wanted = pd.concat([metric[metric["split"] == ""], scored[of_mean(scored, spec.get("mean", "pooled"))]])
     columns = [*keys, *(name for name in ("value", "evaluated", "of", "device") if name in metric)]
     outcomes = chosen[[*keys, "outcome", "outcome_round", "reason"]].drop_duplicates(keys)
-    return outcomes.merge(metric.loc[wanted, columns], on=keys, how="left")
+    return outcomes.merge(wanted[columns], on=keys, how="left")
 
 
 def _grouped(frame: pd.DataFrame, fields: list[str]) -> dict[Key, pd.DataFrame]:

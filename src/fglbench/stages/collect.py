@@ -21,9 +21,11 @@ from fglbench.config.identity import EVALUATE_VERSION, Cell
 from fglbench.config.merge import grids_of
 from fglbench.config.schema import Study
 from fglbench.datasets import catalogue
+from fglbench.evaluation.metrics import value_of
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
+from fglbench.tasks import metrics_of, task_of
 
 RUN_COLUMNS = {
     "dataset": "str",
@@ -47,7 +49,15 @@ RUN_COLUMNS = {
     "cell": "str",
     "participation": "float64",
 }
-_RUN_METRICS = ("train_seconds", "server_seconds", "eval_seconds", "total_seconds", "peak_memory_mb", "selected_round")
+_RUN_METRICS = (
+    "train_seconds",
+    "server_seconds",
+    "eval_seconds",
+    "total_seconds",
+    "peak_memory_mb",
+    "selected_round",
+    "privacy_budget",
+)
 
 
 def collect(
@@ -149,7 +159,7 @@ def _run_rows(
     if record is None or outcome["state"] != "ok":
         yield {**common, "metric": "outcome", "value": np.nan}
         return
-    for metric in (name for name in _RUN_METRICS if name in record["run"]):
+    for metric in (name for name in _RUN_METRICS if record["run"].get(name) is not None):
         yield {**common, "metric": metric, "value": record["run"][metric]}
     for metric in ("bytes_up", "bytes_down"):
         yield {**common, "metric": metric, "value": record["metrics"][metric]}
@@ -157,8 +167,9 @@ def _run_rows(
         for split in (name for name in splits if name != "round"):
             for metric, means in splits[split].items():
                 counts = {"evaluated": means["evaluated"], "of": means["of"]}
-                for mean in ("pooled", "macro"):
-                    value = np.nan if means[mean] is None else means[mean]
+                for mean in ("pooled", "macro", *(["nodes"] if "node_mean" in means else [])):
+                    found = value_of(means, mean)
+                    value = np.nan if found is None else found
                     at = {"split": split, "reading": reading, "mean": mean}
                     yield {**common, **at, **counts, "metric": metric, "value": value}
 
@@ -174,10 +185,15 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
     if record is None or record["run"] is None or not path.exists():
         return []
     history = _arrays(path, record["run"])
+    if not len(history["round"]):  # it diverged in the first one
+        return []
     split_card = results / placement.cell.folder("split") / "card.json"
     check_listed(split_card)
-    card = read_json(split_card)
-    mean = placement.cell.method.spec["mean"]
+    card, spec = read_json(split_card), placement.cell.method.spec
+    task = task_of(spec)
+    scores = {
+        f"{role}_score": task.score(history, role, np.asarray(card[role]), spec["mean"]) for role in ("val", "test")
+    }
     losses = np.ma.masked_invalid(history["train_loss"]).mean(axis=1).filled(np.nan)
     frame = pd.DataFrame(
         {
@@ -186,8 +202,7 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
             "train_seconds": history["train_seconds"],
             "bytes_up": history["bytes_up"],
             "bytes_down": history["bytes_down"],
-            "val_accuracy": _accuracy(history["val_correct"], np.asarray(card["val"]), mean),
-            "test_accuracy": _accuracy(history["test_correct"], np.asarray(card["test"]), mean),
+            **scores,
             "train_loss": losses,
         }
     )
@@ -214,16 +229,6 @@ def _arrays(path: Path, run: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """What lies beside a run's record, once it is what the record says."""
     check_file(path, run["files"].get(path.name, "none"), path.with_name(RECORD))
     return read_npz(path)
-
-
-def _accuracy(correct: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
-    """[R] accuracy by the protocol's client mean from [R, C] correct nodes; nan where no client has such nodes."""
-    present = sizes > 0
-    if not present.any():
-        return np.full(len(correct), np.nan)
-    if mean == "pooled":
-        return correct.sum(1) / sizes.sum()
-    return (correct[:, present] / sizes[present]).mean(1)
 
 
 def _partitions(expansion: Expansion, results: Path, packed: Published) -> pd.DataFrame:
@@ -279,7 +284,11 @@ def _study(
     devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
     cores = [run["cores"] for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
     shown = {key: study["protocol"][key] for key in ("reading", "mean")}
+    better = metrics_of(expansion.study.protocol.task.name)
+    shown["metric"] = next(iter(better))
     tables = [{**table, **{key: table[key] or shown[key] for key in shown}} for table in study.pop("tables")]
+    for table in tables:
+        table["better"] = table["better"] or better.get(table["metric"])
     figures = [{**figure, **shown} for figure in study.pop("figures")]
     return {
         "name": name,
@@ -287,6 +296,7 @@ def _study(
         "notes": study["notes"],
         "reference": study["reference"],
         "protocol": study["protocol"],
+        "metric": shown["metric"],
         "protocols": {label: own.model_dump() for label, own in other_protocols(expansion.study).items()},
         "training": study["training"],
         "settings": study,

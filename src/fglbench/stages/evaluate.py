@@ -1,4 +1,4 @@
-"""The evaluate stage: scores of stored predictions, by one evaluator for all methods. Needs no torch."""
+"""The evaluate stage: scores of stored predictions, by the task's one evaluator for all methods. Needs no torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,10 +8,11 @@ import numpy as np
 
 from fglbench.checksums import check_file, check_graph, check_listed, check_split
 from fglbench.errors import StorageError
-from fglbench.evaluation.metrics import means, scores
-from fglbench.evaluation.ranking import ranking_scores
+from fglbench.evaluation.metrics import means
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import MAKE_AGAIN, read_json, read_npz, write_json
+from fglbench.tasks import task_of
+from fglbench.tasks.base import Targets, Task
 
 READINGS = ("val", "last", "test")
 ROLES = {"train": 1, "val": 2, "test": 3}
@@ -77,50 +78,45 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
             f"The split belongs to another graph. {MAKE_AGAIN}"
         )
     global_test = run["settings"]["method"].get("global_test")
+    task = task_of(run["settings"]["method"])
+    targets = task.targets(split, labels)
     for reading in READINGS:
-        found: dict[str, Any] = _local(reading, predicted, split, labels, train_folder)
+        found: dict[str, Any] = _local(task, reading, predicted, targets, train_folder)
         if global_test:
-            found["global_test"] = _global(reading, predicted, split, labels, global_test, train_folder)
+            found["global_test"] = _global(task, reading, predicted, split, labels, global_test, train_folder)
         metrics["readings"][reading] = {"round": int(predicted[f"{reading}_round"]), **found}
     return metrics
 
 
 def _local(
-    reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, train_folder: Path
+    task: Task, reading: str, predicted: Arrays, targets: Targets, train_folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Every client's model on the nodes of its own graph, by role."""
-    _check_length(train_folder, reading, predicted[reading], len(split["nodes"]))
-    client_labels, logits = labels[split["nodes"]], predicted.get(f"{reading}_logits")
+    """Every client's model on the targets of its own graph, by role."""
+    _check_length(train_folder, reading, predicted[reading], len(targets.truth))
+    logits = predicted.get(f"{reading}_logits")
     return {
-        name: _scores(predicted[reading], logits, client_labels, split["ptr"], split["role"] == role)
-        for name, role in ROLES.items()
+        name: task.scores(predicted[reading], logits, targets, targets.role == role) for name, role in ROLES.items()
     }
 
 
 def _global(
-    reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, kind: str, train_folder: Path
+    task: Task, reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, kind: str, train_folder: Path
 ) -> dict[str, dict[str, Any]]:
     """Every client's model on the same nodes; predictions are [G, M], G = 1 where all clients have the same model."""
     tested = np.unique(split["nodes"][split["role"] == ROLES["test"]]) if kind == "whole" else split["held_out"]
     if kind == "held_out":
         tested = tested[labels[tested] >= 0]
-    classes, logits = predicted[f"{reading}_global"], predicted.get(f"{reading}_global_logits")
-    _check_length(train_folder, f"{reading}_global", classes[0], len(tested))
-    models, clients = len(classes), len(split["ptr"]) - 1
-    flat = None if logits is None else logits.reshape(classes.size, -1)
-    rows = np.arange(models + 1) * len(tested)
-    found = _scores(classes.ravel(), flat, np.tile(labels[tested], models), rows, np.ones(classes.size, dtype=bool))
+    found, logits = predicted[f"{reading}_global"], predicted.get(f"{reading}_global_logits")
+    _check_length(train_folder, f"{reading}_global", found[0], len(tested))
+    models, clients = len(found), len(split["ptr"]) - 1
+    flat = None if logits is None else logits.reshape(models * len(tested), -1)
+    rows, role = np.arange(models + 1) * len(tested), np.full(models * len(tested), ROLES["test"])
+    targets = Targets(np.tile(labels[tested], models), rows, role)
+    entries = task.scores(found.reshape(-1, *found.shape[2:]), flat, targets, role == ROLES["test"])
     return {
         name: means(entry["pooled"], entry["clients"] * (clients // models), entry["nodes"] * (clients // models))
-        for name, entry in found.items()
+        for name, entry in entries.items()
     }
-
-
-def _scores(
-    classes: np.ndarray, logits: np.ndarray | None, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray
-) -> dict[str, dict[str, Any]]:
-    ranked = {} if logits is None else ranking_scores(logits, labels, ptr, tested)
-    return scores(classes, labels, ptr, tested) | ranked
 
 
 def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected: int) -> None:

@@ -1,23 +1,10 @@
-"""Stage preprocess: the block-diagonal operator and propagated features of a partition, shared by seeds and methods.
+"""Stage preprocess: client graphs, and what a backbone's requests make of them, shared by seeds and methods.
 
-A = D^(r-1) (A + I) D^(-r) of every client's own graph (FedGTA, eq. 1). A backbone says what it needs by `prepared()`:
-
-    r: kernel coefficient.
-    hops: applications of A in its first linear map that may be made here.
-    self_loops: whether A has self-loops; true where it is left out.
-    combine: "last" (A^hops X; also where it is left out), "each" (X, A X, ..., A^hops X) or a list of hops + 1
-        coefficients c (sum over l of c_l A^l X).
-    fill: false where sparse features are never to be propagated here; left out where `pays` decides.
-
-A method that changes graphs while it trains (`rebuild`) has nothing propagated here, which `propagate: false` says.
+A backbone says what it needs by typed requests (`fglbench.requests`); `federation.propagation` answers them. A method
+that changes graphs while it trains (`rebuild`) has nothing propagated here, which `propagate: false` says.
 
 Under the inductive setting all of it is made twice: of the whole client graphs, on which models are scored, and of
 these without validation and test nodes, on which they are trained (as GraphSAINT does, Zeng et al., ICLR 2020).
-
-Dense features are propagated here, once. Sparse ones would fill up, so the engine propagates their product with the
-weights instead, which is the same by associativity; but for several hops it is faster to fill them up where they have
-few columns (`pays`). A backbone whose hops share their weights is better served without (`fill`): one product that is
-propagated once for each hop, against a product for each hop.
 """
 
 from dataclasses import replace
@@ -29,10 +16,11 @@ import scipy.sparse as sp
 
 from fglbench.checksums import check_file, check_graph, check_listed
 from fglbench.datasets.base import Graph, features_from, load_graph
-from fglbench.errors import DataError, StorageError
-from fglbench.federation.adjacency import normalised
+from fglbench.errors import DataError, PartitionError, StorageError
+from fglbench.federation.propagation import Propagated, normalised, pays, propagated_features
 from fglbench.partition.split import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges
+from fglbench.requests import Propagation
 from fglbench.stages.split import Split, load_split
 from fglbench.storage import exclusive, hash_arrays, hash_npz, read_json, read_npz, write_npz
 
@@ -44,9 +32,6 @@ CONTENT = "content"
 """The array with the checksum of all others."""
 TRAINING = "training_"
 """Prefix of the arrays of the graphs without validation and test nodes."""
-
-_MOST_FILLED_BYTES = 2**30
-_DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
 
 
 def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
@@ -159,74 +144,40 @@ def training_split(split: Split) -> Split:
     """
     kept = ~np.isin(split.role, (VAL, TEST))
     ptr = np.concatenate([[0], np.cumsum(kept)])[split.ptr]
-    return Split(split.nodes[kept], ptr, split.role[kept])
+    copy = None if split.copy is None else split.copy[kept]
+    return Split(split.nodes[kept], ptr, split.role[kept], copy=copy)
 
 
 def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of one federation: clients, labels, roles, operator, and features where they are propagated."""
-    operator = normalised(induced_edges(graph, split.nodes, split.ptr), spec["r"], spec.get("self_loops", True))
+    """The arrays of one federation: clients, labels, roles, edges, operator, and features that are propagated."""
+    request = Propagation.from_spec(spec)
+    adjacency = induced_edges(graph, split.nodes, split.ptr, split.copy)
+    operator = normalised(adjacency, request.r, request.self_loops)
     arrays = {
         "nodes": split.nodes,
         "ptr": split.ptr,
         "role": split.role,
         "labels": graph.labels[split.nodes],
+        "adjacency_indptr": adjacency.indptr.astype(np.int64),
+        "adjacency_indices": adjacency.indices.astype(np.int32),
         "operator_indptr": operator.indptr.astype(np.int64),
         "operator_indices": operator.indices.astype(np.int32),
         "operator_data": operator.data,
     }
     if len(split.held_out):
         arrays["held_out"] = split.held_out
+    if split.copy is not None:
+        arrays["copy"] = split.copy
     rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
-    if spec["hops"] and spec.get("propagate", True) and pays(graph.features, operator, rows, spec):
+    if request.hops and spec.get("propagate", True) and pays(graph.features, operator, rows, request):
         x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
-        arrays |= propagated(_filled(x[split.nodes]), operator, spec)  # without a name here, so that it can go
+        name = "hop_x" if request.combine == "each" else "x"
+        arrays[name] = propagated_features(_filled(x[split.nodes]), operator, request)  # no name here, so that x can go
     return arrays
 
 
 def _filled(x: np.ndarray | sp.csr_matrix) -> np.ndarray:
     return x if isinstance(x, np.ndarray) else x.toarray()
-
-
-def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, spec: dict[str, Any]) -> bool:
-    """Whether features are propagated here rather than their product with the weights in every step.
-
-    Dense ones always are, and sparse ones never where the backbone asks not to. Else training reads nearly every entry
-    of sparse ones, and the operator once for each hop; of filled ones it reads the rows of the training nodes, where an
-    entry costs about a quarter.
-
-    Args:
-        features, operator: of the graph.
-        rows: training nodes.
-        spec: what the backbone needs.
-    """
-    if isinstance(features, np.ndarray):
-        return True
-    if not spec.get("fill", True):
-        return False
-    columns, hops = features.shape[1], spec["hops"]
-    size_bytes = 4 * columns * operator.shape[0] * (hops if spec.get("combine") == "each" else 1)
-    entries = features.nnz + hops * operator.nnz
-    return hops > 1 and rows * columns < _DENSE_PER_SPARSE * entries and size_bytes <= _MOST_FILLED_BYTES
-
-
-def propagated(x: np.ndarray, operator: sp.csr_matrix, spec: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What `spec["combine"]` makes of [N, num_features] features.
-
-    Returns:
-        `x` [N, num_features]; with "each", `hop_x` [hops, N, num_features] instead: A X, ..., A^hops X.
-    """
-    combine, hops = spec.get("combine", "last"), spec["hops"]
-    if combine == "each":
-        filled = np.empty((hops, *x.shape), dtype=np.float32)
-        for hop in range(hops):
-            filled[hop] = operator @ (filled[hop - 1] if hop else x)
-        return {"hop_x": filled}
-    total = None if combine == "last" else np.float32(combine[0]) * x
-    for hop in range(1, hops + 1):
-        x = operator @ x
-        if total is not None:
-            total += np.float32(combine[hop]) * x
-    return {"x": x if total is None else total}
 
 
 def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any]) -> "Federation":
@@ -252,6 +203,9 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         graph_folder, prepared_folder, spec: as in `load_federation`.
         kind: "whole": the whole graph, no edge cut, tested on what is a test node of some client; "held_out": the graph
             of the nodes held out from all clients, tested on all of them that have a label.
+
+    Raises:
+        PartitionError: "held_out", and the partition holds no nodes out.
     """
     graph = load_graph(graph_folder)
     stored = _read(prepared_folder)
@@ -259,6 +213,11 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         nodes = np.arange(graph.num_nodes)
         role = np.zeros(graph.num_nodes, dtype=np.int8)
         role[stored["nodes"]] = stored["role"]
+    elif "held_out" not in stored:
+        raise PartitionError(
+            "protocol.global_test: 'held_out' needs nodes that no client gets, and this partition has none. Set "
+            "protocol.split.held_out, take a scheme that names held-out nodes, or 'whole'."
+        )
     else:
         nodes = stored["held_out"]
         role = np.where(graph.labels[nodes] >= 0, TEST, NONE).astype(np.int8)
@@ -274,28 +233,46 @@ def _read(prepared_folder: Path) -> dict[str, np.ndarray]:
 def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":
     from fglbench.federation.federation import Federation
 
-    size = len(arrays["nodes"])
-    parts = tuple(arrays[f"operator_{name}"] for name in ("data", "indices", "indptr"))
-    if "x" in arrays:
-        features = arrays["x"]
-    else:
+    request, operator = Propagation.from_spec(spec), _csr(arrays, "operator")
+
+    def features() -> np.ndarray | sp.csr_matrix:
         check_graph(graph_folder)
-        features = features_from(read_npz(graph_folder / "graph.npz"))
-        if spec["features"] == "row":
-            features = row_normalised(features)
-        features = features[arrays["nodes"]]
-        if "hop_x" in arrays and not isinstance(features, np.ndarray):
-            features = features.toarray()
-    combine = spec.get("combine", "last")
+        x = features_from(read_npz(graph_folder / "graph.npz"))
+        return (row_normalised(x) if spec["features"] == "row" else x)[arrays["nodes"]]
+
+    x = None if "x" in arrays else features()  # one that is propagated stands for it in memory
+    if "x" in arrays:
+        made = Propagated(operator, [arrays["x"]], request.hops)
+    elif "hop_x" in arrays:
+        x = _filled(x)
+        made = Propagated(operator, [x, *arrays["hop_x"]], request.hops)
+    else:
+        made = Propagated(operator, [x])
     return Federation(
         ptr=arrays["ptr"],
         labels=arrays["labels"],
         role=arrays["role"],
         classes=read_json(graph_folder / "graph.json")["classes"],
-        operator=sp.csr_matrix(parts, shape=(size, size)),
-        features=features,
-        propagated=spec["hops"] if "x" in arrays or "hop_x" in arrays else 0,
-        combine=tuple(combine) if isinstance(combine, list) else combine,
-        hop_features=list(arrays["hop_x"]) if "hop_x" in arrays else None,
+        adjacency=_adjacency(arrays, operator),
+        x=features if x is None else x,
+        made={request: made},
         nodes=arrays["nodes"],
+        copy=arrays.get("copy"),
     )
+
+
+def _csr(arrays: dict[str, np.ndarray], name: str) -> sp.csr_matrix:
+    size = len(arrays["nodes"])
+    indptr, indices = arrays[f"{name}_indptr"], arrays[f"{name}_indices"]
+    data = arrays.get(f"{name}_data", np.ones(len(indices), dtype=np.float32))
+    return sp.csr_matrix((data, indices, indptr), shape=(size, size))
+
+
+def _adjacency(arrays: dict[str, np.ndarray], operator: sp.csr_matrix) -> sp.csr_matrix:
+    """The edges of the client graphs, [N, N] CSR of ones; older files have them in the operator alone."""
+    if "adjacency_indptr" in arrays:
+        return _csr(arrays, "adjacency")
+    entries = operator.tocoo()
+    apart = entries.row != entries.col
+    ones = np.ones(apart.sum(), dtype=np.float32)
+    return sp.csr_matrix((ones, (entries.row[apart], entries.col[apart])), shape=operator.shape)

@@ -129,6 +129,7 @@ def write_record(
             "settings": specs,
             "outcome": outcome,
             "rounds_run": len(result.history["round"]) if result else 0,
+            "phases": result.phases if result else [],
             "selected_round": result.rounds.get("val") if result else None,
             "train_seconds": result.train_seconds if result else 0.0,
             "eval_seconds": result.eval_seconds if result else 0.0,
@@ -137,6 +138,7 @@ def write_record(
             "peak_memory_mb": machine.get("peak_memory_mb") or _peak_memory_mb(),
             "bytes_up": _last(result, "bytes_up"),
             "bytes_down": _last(result, "bytes_down"),
+            "privacy_budget": _privacy_budget(specs["method"]["training"]),
             "host": platform.node(),
             "cores": os.cpu_count(),
             "device": machine.get("device"),
@@ -153,7 +155,8 @@ def write_record(
 
 
 def _write_checkpoint(path: Path, result: "Result") -> None:
-    """`selected/<name>` and `last/<name>`, [C, ...] each, or [1, ...] where all clients hold the same."""
+    """`selected/<name>` and `last/<name>`, [C, ...] each, or [1, ...] where all clients hold the same; and
+    `server/<name>`, [...], of what the server alone trained."""
     from safetensors.torch import save_file
 
     tensors = {}
@@ -161,11 +164,18 @@ def _write_checkpoint(path: Path, result: "Result") -> None:
         for name, tensor in result.parameters.get(reading, {}).items():
             common = bool((tensor == tensor[:1]).all())
             tensors[f"{kept}/{name}"] = (tensor[:1] if common else tensor).detach().cpu().clone().contiguous()
+    tensors |= {f"server/{name}": tensor.detach().cpu().contiguous() for name, tensor in result.server.items()}
     save_file(tensors, path)
 
 
+def _privacy_budget(training: dict[str, Any]) -> float | None:
+    """epsilon of an upload under local differential privacy; None without it."""
+    protection = training.get("ldp")
+    return 2 * protection["clip"] / protection["noise"] if protection else None
+
+
 def _last(result: "Result | None", name: str) -> int:
-    return int(result.history[name][-1]) if result is not None and len(result.history[name]) else 0
+    return int(result.history[name][-1]) if result is not None and len(result.history.get(name, ())) else 0
 
 
 def _versions() -> dict[str, str]:

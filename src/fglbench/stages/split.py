@@ -36,13 +36,15 @@ class Split:
         nodes: [N] int64 global node ids, client by client, ascending inside a client.
         ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
         role: [N] int8: 0 none, 1 train, 2 val, 3 test.
-        held_out: ascending int64 global ids of the nodes that no client has.
+        held_out: ascending int64 global ids of the nodes that no client gets, for the global test.
+        copy: [N] bool: rows of nodes that another client owns; None where the scheme does not speak of owners.
     """
 
     nodes: np.ndarray
     ptr: np.ndarray
     role: np.ndarray
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    copy: np.ndarray | None = None
 
     @property
     def clients(self) -> int:
@@ -55,6 +57,7 @@ def split(
     seeds: list[int],
     folder: Path,
     *,
+    file: str | None = None,
     keep_going: bool = False,
     trust: Trust = "again",
 ) -> dict[int, str]:
@@ -69,6 +72,7 @@ def split(
             `split` (of the roles).
         seeds: cell seeds.
         folder: of the partition.
+        file: where the file lies that the scheme `file` is to read.
         keep_going: make the other seeds where the partition of one cannot be made.
         trust: what it means that a user's own scheme changed and its VERSION did not.
 
@@ -88,7 +92,7 @@ def split(
             if _finished(target, request, files, trust):
                 continue
             try:
-                _make(graph, request, files, target)
+                _make(graph, request, file, files, target)
             except PartitionError as error:
                 if not keep_going:
                     raise
@@ -123,22 +127,25 @@ def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], t
         return False
 
 
-def _make(graph: Graph, request: Mapping[str, Any], files: dict[str, str], target: Path) -> None:
+def _make(graph: Graph, request: Mapping[str, Any], file: str | None, files: dict[str, str], target: Path) -> None:
     dataset, scheme, clients, seed = (request[key] for key in ("dataset", "scheme", "clients", "seed"))
     settings = SplitSettings.model_validate(request["split"])
     held_out = draw_held_out(graph.num_nodes, settings.held_out, seed, dataset)
     handed = np.setdiff1d(np.arange(graph.num_nodes), held_out)
     if len(held_out):
         graph = graph.induced(handed)
-    assignment = assign_clients(graph, dataset, scheme, clients, request["settings"], seed)
-    parts = assignment.parts
-    roles = assign_roles(graph.labels, parts, settings, seed, dataset, scheme, graph.masks)
+    chosen = request["settings"] | ({"path": file} if file else {})
+    assignment = assign_clients(graph, dataset, scheme, clients, chosen, seed)
+    roles = assign_roles(graph.labels, assignment, settings, seed, dataset, scheme, graph.masks)
+    held_out = np.union1d(held_out, handed[assignment.held_out])
     arrays = {
-        "nodes": handed[np.concatenate(parts)],
-        "ptr": np.cumsum([0, *map(len, parts)]).astype(np.int64),
+        "nodes": handed[np.concatenate(assignment.parts)],
+        "ptr": np.cumsum([0, *map(len, assignment.parts)]).astype(np.int64),
         "role": np.concatenate(roles),
     }
-    card = partition_card(graph, parts, roles, assignment.notes)
+    card = partition_card(graph, assignment, roles)
+    if assignment.copies is not None:
+        arrays["copy"] = np.concatenate(assignment.copies)
     if len(held_out):
         arrays["held_out"] = held_out
         card["held_out"] = len(held_out)
@@ -160,8 +167,8 @@ def load_split(folder: Path) -> Split:
     check_split(Path(folder))
     arrays = read_npz(Path(folder) / "split.npz")
     nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
-    problem = ""
-    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role):
+    copies, problem = len(arrays.get("copy", nodes)), ""
+    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role) == copies:
         problem = (
             f"{len(nodes)} nodes, {len(role)} roles and pointers {ptr[0] if len(ptr) else 'none'} to the end disagree"
         )

@@ -23,6 +23,7 @@ from fglbench.out_of_memory import is_out_of_memory
 from fglbench.stages.preprocess import FILE, split_of
 from fglbench.stages.run_record import RECORD, TRIED_AGAIN, describe, differences, is_complete, write_record
 from fglbench.storage import exclusive, read_json
+from fglbench.tasks import task_of
 
 if TYPE_CHECKING:
     from fglbench.federation.record import Result
@@ -204,7 +205,7 @@ def _run(
     from fglbench.federation.final import global_test, reading_logits
     from fglbench.federation.loop import train
     from fglbench.federation.memory import keep_freed_memory
-    from fglbench.federation.schedule import Schedule
+    from fglbench.federation.schedule import LocalPrivacy, Schedule
     from fglbench.stages.preprocess import load_federation, load_global_test
 
     torch.set_num_threads(settings["threads"])
@@ -225,19 +226,27 @@ def _run(
     )
     federation = load_federation(graph_folder, prepared_folder, specs["prepared"])
     spec = specs["method"]
-    backbone_module = registry.module("backbone", spec["backbone"]["name"])
-    backbone_settings = registry.declaration("backbone", spec["backbone"]["name"]).settings
-    backbone = backbone_module.Backbone(
-        backbone_settings(**spec["backbone"]["settings"]), federation.features.shape[1], federation.classes
+    task = task_of(spec)
+    own = spec["backbone"]
+    backbone_settings = registry.declaration("backbone", own["name"]).settings(**own["settings"])
+    backbone = registry.module("backbone", own["name"]).Backbone(
+        backbone_settings, federation.num_features, task.outputs(federation)
     )
     method_settings = registry.declaration("method", spec["method"]).settings(**spec["settings"])
     method = registry.module("method", spec["method"]).Method(method_settings, backbone, federation)
-    if reason := method.not_applicable():
+    reason = task.not_applicable(federation) or method.not_applicable()
+    if method.needs_classes and not task.predicts_classes:
+        reason = f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
+    if reason:
         return None, {"state": "not_applicable", "round": None, "reason": reason}
-    schedule = Schedule(**spec["training"], evaluate=spec["evaluate"], selection_mean=spec["mean"])
+    training = dict(spec["training"])
+    if protection := training.pop("ldp", None):
+        training["ldp"] = LocalPrivacy(**protection)
+    schedule = Schedule(**training, evaluate=spec["evaluate"], selection_mean=spec["mean"])
     initial = backbone.initial(torch.Generator())
     chunk = settings["chunk_clients"] or clients_at_once(
         federation.scored,
+        backbone.propagation,
         backbone.branches * max(tensor.shape[-1] for tensor in initial.values()),
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],
@@ -245,13 +254,15 @@ def _run(
         method.added_rows,
     )
     known({"chunk_clients": chunk, "clients": federation.num_clients})
-    result = train(federation, backbone, method, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
+    result = train(
+        federation, backbone, method, task, schedule, seed, device=device, chunk_clients=chunk, on_round=progress
+    )
     if result.state == "ok":
         if spec.get("logits"):
-            result.scores |= reading_logits(result, backbone, device, chunk)
+            result.scores |= reading_logits(result, backbone, task, seed, device, chunk)
         if kind := spec.get("global_test"):
             tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
-            result.scores |= global_test(result, tested, backbone, bool(spec.get("logits")), device)
+            result.scores |= global_test(result, tested, backbone, task, seed, bool(spec.get("logits")), device)
     reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
     return result, {"state": result.state, "round": result.diverged_round, "reason": reason}
 

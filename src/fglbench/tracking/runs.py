@@ -14,7 +14,7 @@ from fglbench.reporting.records import FIELDS, Study
 from fglbench.storage import fingerprint, read_json
 
 NOT_RUN = "not_run"
-CURVES = ("train_loss", "val_accuracy", "test_accuracy", "bytes_up")
+CURVES = ("train_loss", "val_score", "test_score", "bytes_up")
 LONGEST_PARAMETER = 250
 
 
@@ -99,7 +99,7 @@ def _tracked(
         outcome=outcome,
         parameters={name: _short(value) for name, value in {**place, "seed": seed, **known}.items()},
         metrics=metrics,
-        curves={name: list(_points(rounds, name)) for name in CURVES},
+        curves={name.replace("score", study.metric): list(_points(rounds, name)) for name in CURVES},
         seconds=dict(_points(rounds, "train_seconds")),
         record=record[0] if record else None,
         total_seconds=metrics.get("total_seconds", 0.0),

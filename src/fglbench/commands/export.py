@@ -1,0 +1,66 @@
+"""`fglbench export FILE`: the clients and roles of a cell as a file, so that others compare on the very same ones."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fglbench.commands import components, overrides, train
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("file", metavar="FILE", help="to write: .npz, .csv or .json")
+    train.add_partition(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the partition where it is not there yet, writes the file, and says how it is used.
+
+    Raises:
+        ConfigError: `--set` names an unknown setting, or the options do not go together.
+        ComponentError, DataError: no such component, or the data cannot be had.
+        PartitionError: the partition cannot be made, or the name of the file says no format.
+        DiskError: the file cannot be written.
+    """
+    from fglbench.partition.files import check_format, write_partition
+    from fglbench.partition.stored import StoredPartition
+    from fglbench.single import divide, one_cell
+    from fglbench.stages.split import load_split
+    from fglbench.storage import check_writable, hash_file, read_json
+
+    path = Path(args.file)
+    check_format(path)
+    check_writable(path.parent)
+    check_writable(Path(args.results))
+    single = one_cell(values_of(args), Path(args.results))
+    divide(single)
+    folder = single.seed_folder("split")
+    split = load_split(folder)
+    held_out_clients = tuple(read_json(folder / "card.json").get("held_out_clients", ()))
+    write_partition(
+        path, StoredPartition(split.nodes, split.ptr, split.role, split.copy, split.held_out, held_out_clients)
+    )
+    print(
+        f"{path}: {split.clients} clients with {len(split.nodes)} nodes and their roles, SHA-256 {hash_file(path)}\n\n"
+        f"  partitions: [{{name: file, path: {path}}}]\n"
+        f"  clients: [{split.clients}]\n"
+        "  protocol: {split: {kind: file}}"
+    )
+    return 0
+
+
+def values_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The options as a configuration with one cell; which method trains on the partition does not matter.
+
+    Raises:
+        ConfigError: `--set` names an unknown setting.
+        ComponentError, DataError: no such component.
+    """
+    components.use_folders(args.components)
+    values: dict[str, Any] = {
+        **train.partition_values(args),
+        "methods": [{"name": "local"}],
+        "backbones": [{"name": "mlp"}],
+    }
+    overrides.apply(args.assignments, values)
+    return values

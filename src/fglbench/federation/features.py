@@ -1,0 +1,51 @@
+"""Rows of feature matrices (dense, sparse or partly dense), ready to multiply stacked weights."""
+
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from fglbench.federation.operators import SparseOperator, stacked_linear
+from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
+from fglbench.federation.propagation import Features
+
+FeatureRows: TypeAlias = Tensor | SparseOperator | PartlyDenseRows
+
+
+def times(features: FeatureRows, weight: Tensor, ptr: list[int]) -> Tensor:
+    """Each client's rows times its weights: [rows, num_features] x [S, num_features, out] -> [rows, out].
+
+    Args:
+        features: of `feature_rows`.
+        weight: stacked.
+        ptr: [S + 1] row boundaries.
+    """
+    if isinstance(features, SparseOperator):
+        return features @ weight.reshape(-1, weight.shape[2])
+    if isinstance(features, PartlyDenseRows):
+        return features.times(weight)
+    return stacked_linear(features, weight, ptr)
+
+
+def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: torch.device | str) -> FeatureRows:
+    """The rows of a feature matrix, grouped by client with boundaries `ptr`, ready to multiply stacked weights."""
+    if isinstance(features, np.ndarray):
+        contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
+        taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice costs no memory
+        return torch.from_numpy(taken).to(device)
+    own = features if len(rows) == features.shape[0] else features[rows]
+    if isinstance(own, PartlyDense):
+        dense = torch.from_numpy(own.dense).to(device)
+        return PartlyDenseRows.of(_offset_by_client(own.sparse, ptr, device), dense, own.places, ptr)
+    return _offset_by_client(own, ptr, device)
+
+
+def _offset_by_client(rows: sp.csr_matrix, ptr: list[int], device: torch.device | str) -> SparseOperator:
+    width = rows.shape[1]
+    entries = [int(rows.indptr[stop] - rows.indptr[start]) for start, stop in pairwise(ptr)]
+    offset = np.repeat(np.arange(len(entries)) * width, entries)
+    parts = (rows.data, rows.indices + offset, rows.indptr)
+    return SparseOperator(sp.csr_matrix(parts, shape=(rows.shape[0], len(entries) * width)), device)

@@ -1,0 +1,24 @@
+"""FedBN (Li et al., ICLR 2021): FedAvg whose normalisation layers stay with their clients, statistics and all.
+
+It needs a backbone with normalisation (`norm: batch` of gcn and mlp); what FedAvg shares then is all of it, running
+statistics too.
+"""
+
+from fglbench.methods import base, fedavg
+from fglbench.settings import ComponentSettings
+
+VERSION = 1
+
+
+class Settings(ComponentSettings):
+    pass
+
+
+class Method(fedavg.Method):
+    def not_applicable(self) -> str | None:
+        if self.backbone.norms:
+            return None
+        return "the backbone has no normalisation to keep at the clients; set norm: batch of gcn or mlp"
+
+    def groups(self, names: list[str]) -> dict[str, list[str]]:
+        return {base.SHARED: [name for name in names if name not in self.backbone.norms]}

@@ -1,0 +1,54 @@
+"""The clients of a file: of a partition that was published, made elsewhere, or written by `fglbench export`.
+
+The file is npz, csv or json. It holds the node ids of each client and, if wanted, their roles (for `split.kind: file`),
+which of them are copies, and what is held out; docs/partitions.md gives the layouts. Ask for as many clients as it has.
+A cell's identity holds the hash of the file's content; where the file lies is no part of it.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from fglbench.datasets.base import Graph
+from fglbench.errors import PartitionError
+from fglbench.partition.base import Assignment
+from fglbench.partition.files import read_partition
+from fglbench.settings import ComponentSettings, Field
+from fglbench.storage import hash_file
+
+VERSION = 1
+OVERLAPS = True
+LEAVES_OUT = True
+
+
+class Settings(ComponentSettings):
+    path: str = Field("", description="The file: .npz, .csv or .json; from the working directory or from the root.")
+    sha256: str | None = Field(None, description="SHA-256 of the file that is meant; null: whatever lies there.")
+
+
+def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
+    """Gives every client the nodes that the file names.
+
+    Raises:
+        PartitionError: the file cannot be read or is another one, or it is of another number of clients or nodes.
+    """
+    path = Path(settings.path)
+    stored = read_partition(path)
+    if settings.sha256 is not None and (found := hash_file(path)) != settings.sha256:
+        raise PartitionError(f"{path} has the SHA-256 {found}, and {settings.sha256} was asked for. It was changed.")
+    if clients != stored.clients:
+        raise PartitionError(f"{path} holds {stored.clients} clients; ask for {stored.clients}.")
+    if stored.highest >= graph.num_nodes:
+        raise PartitionError(f"{path} names node {stored.highest}; the graph has the nodes 0 to {graph.num_nodes - 1}.")
+    roles = None
+    if stored.role is not None:
+        roles = np.zeros(graph.num_nodes, dtype=np.int8)
+        roles[stored.nodes] = stored.role
+    return Assignment(
+        np.split(stored.nodes, stored.ptr[1:-1]),
+        [f"read from a file with the SHA-256 {hash_file(path)}"],
+        None if stored.copy is None else np.split(stored.copy, stored.ptr[1:-1]),
+        stored.held_out,
+        stored.held_out_clients,
+        roles,
+    )

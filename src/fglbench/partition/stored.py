@@ -1,0 +1,112 @@
+"""What a file says of a partition, and whether it agrees with itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fglbench.errors import PartitionError
+
+ROLE_NAMES = ("none", "train", "val", "test")
+"""Of the codes 0 to 3; csv leaves the first one empty."""
+HELD_OUT = "held_out"
+
+
+@dataclass(frozen=True)
+class StoredPartition:
+    """What a file says of a partition; C clients with N rows.
+
+    Attributes:
+        nodes: [N] int64 global ids, client by client, ascending inside a client.
+        ptr: [C + 1] int64; client c holds rows ptr[c] to ptr[c + 1] - 1.
+        role: [N] int8: 0 none, 1 train, 2 val, 3 test; None: the file has no roles.
+        copy: [N] bool: nodes that another client owns; None: the file does not speak of owners.
+        held_out: ascending int64 ids of the nodes that no client gets, for the global test.
+        held_out_clients: ascending numbers of the clients that are tested, but neither train nor select.
+    """
+
+    nodes: np.ndarray
+    ptr: np.ndarray
+    role: np.ndarray | None = None
+    copy: np.ndarray | None = None
+    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    held_out_clients: tuple[int, ...] = ()
+
+    @property
+    def clients(self) -> int:
+        return len(self.ptr) - 1
+
+    @property
+    def highest(self) -> int:
+        """The highest node id of all."""
+        return int(max(self.nodes.max(), self.held_out.max(initial=0)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file in its own order; `place` says where one stands."""
+
+    client: np.ndarray
+    node: np.ndarray
+    role: np.ndarray | None
+    copy: np.ndarray | None
+    held_out: np.ndarray
+    held_out_clients: set[int]
+    place: Callable[[int], str]
+
+
+def checked(rows: Rows, path: Path) -> StoredPartition:
+    """The partition of the rows of a file.
+
+    Raises:
+        PartitionError: they contradict themselves; names the file and the place.
+    """
+    client, node = rows.client, rows.node
+
+    def refuse(wrong: np.ndarray, text: Callable[[int], str]) -> None:
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise PartitionError(f"{path}: {rows.place(first)}: {text(first)}")
+
+    refuse(node < 0, lambda row: f"{node[row]} is no node; ids count from 0.")
+    sizes = np.bincount(client, minlength=1)
+    if not sizes.all():
+        raise PartitionError(f"{path}: client {sizes.argmin()} has no node; clients count from 0, without a gap.")
+    order = np.lexsort((node, client))
+    again = np.zeros(len(node), dtype=bool)
+    again[order[1:]] = (np.diff(node[order]) == 0) & (np.diff(client[order]) == 0)
+    refuse(again, lambda row: f"client {client[row]} has node {node[row]} a second time; keep one of the two.")
+    _, first, which, times = np.unique(node, return_index=True, return_inverse=True, return_counts=True)
+    if rows.role is not None:
+        refuse(
+            rows.role != rows.role[first][which],
+            lambda row: f"node {node[row]} has another role than at {rows.place(first[which[row]])}; a node has one.",
+        )
+    if rows.copy is not None:
+        owners = np.bincount(which, ~rows.copy)[which]
+        refuse(
+            owners != 1,
+            lambda row: f"node {node[row]} is owned by {owners[row]:.0f} clients; one owns it, at others it is a copy.",
+        )
+    refuse(np.isin(node, rows.held_out), lambda row: f"node {node[row]} is of a client, and held out as well.")
+    if (rows.held_out < 0).any():
+        raise PartitionError(f"{path}: held-out node {rows.held_out.min()} is no node; ids count from 0.")
+    unseen = rows.held_out_clients
+    if unseen and not unseen < set(range(len(sizes))):
+        raise PartitionError(
+            f"{path}: held-out clients are {sorted(unseen)}; they are among the clients 0 to {len(sizes) - 1}, and one "
+            "at least is left to train."
+        )
+    refuse(
+        np.isin(client, list(unseen)) & (times[which] > 1),
+        lambda row: f"client {client[row]} is held out and shares node {node[row]}; its nodes are its own.",
+    )
+    return StoredPartition(
+        node[order],
+        np.cumsum([0, *sizes]),
+        None if rows.role is None else rows.role[order].astype(np.int8),
+        None if rows.copy is None else rows.copy[order],
+        np.unique(rows.held_out),
+        tuple(sorted(unseen)),
+    )

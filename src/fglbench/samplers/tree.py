@@ -1,0 +1,64 @@
+"""Ego-graphs of a fixed shape, drawn as GraphSAGE does (Hamilton et al., NeurIPS 2017): neighbours of neighbours.
+
+Every node of a level draws that many of its neighbours, uniformly and with replacement; a node without neighbours
+draws itself. The levels stand one after the other, the target first (breadth-first order), and the children of a
+level's j-th node stand together at places j * fanout to (j + 1) * fanout of the next level. So a position means the
+same in every tree, and a model reads levels and children by shape:
+
+    root, first, second = gathered.split(level_sizes(fanouts), dim=1)    # [T, k, width] -> [T, nodes of level, width]
+    mean = second.unflatten(1, (first.shape[1], -1)).mean(2)             # of the children: [T, nodes of first, width]
+
+Defaults:
+    fanouts [6,6]: FedEgo's public code.
+    redraw epoch: differs; FedEgo's paper draws once, GraphSAGE's paper in every batch.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.samplers import base
+from fglbench.settings import Field, SamplerSettings
+
+VERSION = 1
+_TARGETS_AT_ONCE = 2**14  # whose numbers stay in the processor's cache
+
+
+class Settings(SamplerSettings):
+    fanouts: list[Annotated[int, Field(ge=1)]] = Field(
+        [6, 6], min_length=1, description="Neighbours that each node of a level draws, from the target outwards."
+    )
+
+
+class Sampler(base.Sampler):
+    def __init__(self, settings: Any, adjacency: sp.csr_matrix):
+        super().__init__(settings, adjacency)
+        self.size = sum(level_sizes(settings.fanouts))
+        self._neighbours = base.Neighbours(adjacency)
+
+    def draw(self, targets: np.ndarray, ptr: Sequence[int], streams: Sequence[np.random.Generator]) -> np.ndarray:
+        variates = base.variates(streams, ptr, self.size - 1)
+        trees = np.empty((len(targets), self.size), dtype=np.int64)
+        trees[:, 0] = targets
+        for first in range(0, len(targets), _TARGETS_AT_ONCE):
+            some = slice(first, first + _TARGETS_AT_ONCE)
+            self._grow(trees[some], variates[some])
+        return trees
+
+    def _grow(self, trees: np.ndarray, variates: np.ndarray) -> None:
+        """Fills all levels below the targets."""
+        level, place = trees[:, :1], 1
+        for fanout in self.settings.fanouts:
+            width = level.shape[1] * fanout
+            own = variates[:, place - 1 : place - 1 + width].reshape(*level.shape, fanout)
+            level = self._neighbours.pick(level[:, :, None], own).reshape(-1, width)
+            trees[:, place : place + width] = level
+            place += width
+
+
+def level_sizes(fanouts: Sequence[int]) -> list[int]:
+    """Nodes of each level of a tree: [6, 6] -> [1, 6, 36]."""
+    return [math.prod(fanouts[:level]) for level in range(len(fanouts) + 1)]

@@ -1,0 +1,29 @@
+"""What is predicted and scored: one file a task; `base.py` holds the contract."""
+
+from typing import TYPE_CHECKING, Any
+
+from fglbench import registry
+
+if TYPE_CHECKING:
+    from fglbench.tasks.base import Task
+
+DEFAULT_TASK = "node-classification"
+
+
+def task_of(method_spec: dict[str, Any]) -> "Task":
+    """The task of a cell, from its method's specification; one that names none has the default."""
+    spec = method_spec.get("task", {"name": DEFAULT_TASK, "settings": {}})
+    settings = registry.declaration("task", spec["name"]).settings(**spec["settings"])
+    task: Task = registry.module("task", spec["name"]).Task(settings)
+    return task
+
+
+def metrics_of(name: str) -> dict[str, str]:
+    """All scores of a task, the one that selects first, each with its better direction ("higher" or "lower")."""
+    found: dict[str, str] = registry.declaration("task", name).constants["METRICS"]
+    return found
+
+
+def selecting_metric(name: str) -> str:
+    """The score of a task that selects the round, and that tables show unless they say otherwise."""
+    return next(iter(metrics_of(name)))

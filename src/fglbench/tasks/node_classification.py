@@ -1,0 +1,92 @@
+"""Node classification: the class of every node, trained on labelled nodes by cross-entropy and scored by accuracy."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fglbench.evaluation.metrics import scores, shares
+from fglbench.evaluation.ranking import ranking_scores
+from fglbench.settings import ComponentSettings
+from fglbench.tasks import base
+from fglbench.tasks.base import Arrays, Targets
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fglbench.backbones.base import Output
+    from fglbench.federation.batch import Batch
+    from fglbench.federation.federation import Federation
+    from fglbench.methods.base import Step
+
+VERSION = 1
+METRICS = {
+    "accuracy": "higher",
+    "f1_micro": "higher",
+    "f1_macro": "higher",
+    "auc": "higher",
+    "ap": "higher",
+    "loss": "lower",
+}
+_ROLES = {"train": 1, "val": 2, "test": 3}
+
+
+class Settings(ComponentSettings):
+    pass
+
+
+class CrossEntropy(base.Objective):
+    """The mean cross-entropy over a client's training nodes."""
+
+    def __init__(self, federation: "Federation"):
+        self.targets = np.flatnonzero(federation.role == _ROLES["train"])
+        self.counts = federation.count(_ROLES["train"])
+
+    def loss(self, step: "Step") -> "Tensor":
+        from torch.nn.functional import cross_entropy
+
+        losses = cross_entropy(step.output.logits, step.batch.labels, reduction="none")
+        return (step.batch.client_mean @ losses.unsqueeze(1)).squeeze(1)
+
+
+class Task(base.Task):
+    predicts_classes = True
+
+    def outputs(self, federation: "Federation") -> int:
+        return federation.classes
+
+    def objective(self, federation: "Federation") -> CrossEntropy:
+        return CrossEntropy(federation)
+
+    def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
+        """[outputs] int32 class ids."""
+        return output.logits.argmax(1).int()
+
+    def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
+        """`<role>_correct` [C] int64: nodes whose class is right; where clients share nodes `<role>_node_mean`, the
+        accuracy in which every node counts once."""
+        asked, share = federation.role == _ROLES[role], federation.share
+        right = asked & (predictions == federation.labels)
+        kept = {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
+        if share is not None:
+            kept[f"{role}_node_mean"] = share[right].sum() / share[asked].sum() if asked.any() else np.array(np.nan)
+        return kept
+
+    def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
+        """Accuracy."""
+        if mean == "nodes" and f"{role}_node_mean" in kept:
+            return kept[f"{role}_node_mean"]
+        return base.mean_of(kept[f"{role}_correct"], sizes, mean)
+
+    def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
+        return base.each_of(kept[f"{role}_correct"], sizes)
+
+    def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
+        return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
+
+    def scores(
+        self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
+    ) -> dict[str, dict[str, Any]]:
+        """Accuracy and F1; of stored logits the ranking metrics too."""
+        known = targets.truth, targets.ptr, tested, targets.share
+        ranked = {} if logits is None else ranking_scores(logits, *known)
+        return scores(predicted, *known) | ranked
