@@ -239,7 +239,7 @@ def test_generator_learns_how_many_neighbours_are_missing(tiny: Case) -> None:
     hidden, errors = Hidden(federation, np.arange(3), 5, 0.4, 3), []
     finish = method.finish
 
-    def measured(phase: Phase, parameters: Parameters) -> Federation | None:
+    def measured(phase: Phase, parameters: Parameters) -> base.Prepared | None:
         if phase.name == "generator":
             start = stack(method._generator.initial(torch_stream(3, "fedsage+ initialisation")), 3)
             for own in (start, parameters):

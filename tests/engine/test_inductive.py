@@ -29,6 +29,7 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.propagation import normalised
 from fglbench.federation.record import Result
+from fglbench.methods import base
 from fglbench.partition.subgraph import induced_edges
 from fglbench.seeding import torch_stream
 from fglbench.stages.preprocess import load_global_test
@@ -210,13 +211,13 @@ def test_fedsage_plus_mends_both_graphs(tiny: Case) -> None:
     method, found = method_of(federation, backbone, "fedsage+", epochs=3), []
     finish = method.finish
 
-    def keep(*arguments: Any) -> Federation | None:
+    def keep(*arguments: Any) -> base.Prepared | None:
         found.append(finish(*arguments))
         return found[-1]
 
     method.finish = keep  # type: ignore[method-assign]
     result = train(federation, backbone, method, TASK, schedule_of(rounds=1), 0)
-    mended, last = found
+    mended, last = found[0].federation, found[1]
     assert last is None
     assert mended.scored is result.graphs["last"]
     assert mended.given is not None
