@@ -94,7 +94,7 @@ def _protocols(study: Study, datasets: list[str]) -> list[str]:
     for dataset in datasets or [""]:
         values = flattened(own.get(dataset, common))
         unsaid = SAID if ("split.kind", "ratios") in values else (*SAID, *OF_RATIOS)
-        text = ", ".join(f"{name} {value}" for name, value in values if name not in unsaid)
+        text = ", ".join(f"{name.removesuffix('.name')} {value}" for name, value in values if name not in unsaid)
         found.setdefault(text, []).append(dataset)
     if len(found) == 1:
         return [f"Protocol: {text}" for text in found if text]
