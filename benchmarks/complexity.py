@@ -194,7 +194,7 @@ def _train(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) -
     backbone = backbone_of(federation, backbone_name, **settings)
     method = method_of(federation, backbone, name, **SETTINGS.get(name, {}))
     clock = Clock(method)
-    result = train(federation, backbone, method, TASK, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
+    result = train(federation, method, TASK, schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS), SEED)
     if result.state != "ok":
         raise RuntimeError(f"{name}: the run ended as '{result.state}' in round {result.diverged_round}")
     return clock, result, federation, backbone

@@ -57,7 +57,7 @@ def time_engine(case: Case, rounds: int, name: str = "gcn", device: str = "cpu")
     backbone = backbone_of(federation, name, **settings)
     method = method_of(federation, backbone, "fedavg")
     schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-    result = train(federation, backbone, method, TASK, schedule, SEED, device=device)
+    result = train(federation, method, TASK, schedule, SEED, device=device)
     if result.state != "ok":
         raise SystemExit(f"the engine's run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds

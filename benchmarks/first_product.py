@@ -121,7 +121,7 @@ class Measured:
         """Seconds of a training step, those of a round divided by its epochs."""
         method = method_of(self._federation, self._backbone, "fedavg")
         schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-        result = train(self._federation, self._backbone, method, TASK, schedule, SEED)
+        result = train(self._federation, method, TASK, schedule, SEED)
         return result.train_seconds / rounds / LOCAL_EPOCHS
 
 

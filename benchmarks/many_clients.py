@@ -31,7 +31,7 @@ def round_s(case: Case, method: str, rounds: int) -> float:
     federation = case.federation("sgc", hops=HOPS)
     backbone = backbone_of(federation, "sgc", hops=HOPS)
     schedule = schedule_of(rounds=rounds, local_epochs=3)
-    result = train(federation, backbone, method_of(federation, backbone, method), TASK, schedule, SEED)
+    result = train(federation, method_of(federation, backbone, method), TASK, schedule, SEED)
     if result.state != "ok":
         raise SystemExit(f"{method}: the run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds / rounds

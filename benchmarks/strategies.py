@@ -35,7 +35,7 @@ def engine_seconds(case: Case, name: str, rounds: int) -> float:
     backbone = backbone_of(federation, "gcn", **SETTINGS)
     method = method_of(federation, backbone, name, **(CLUSTERS if name.startswith("gcfl") else {}))
     schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
-    result = train(federation, backbone, method, TASK, schedule, SEED)
+    result = train(federation, method, TASK, schedule, SEED)
     if result.state != "ok":
         raise SystemExit(f"{name}: the run ended as '{result.state}' in round {result.diverged_round}")
     return result.train_seconds

@@ -164,8 +164,11 @@ def declaration(kind: str, name: str) -> Declaration:
                 f"{path}: setting '{field}' may be null and has another default. What is null is left out of a cell's "
                 "identity, and would be read as that default: make null the default, or do without it."
             )
-    if kind == "task" and not constants.get("METRICS"):
-        raise ComponentError(f"{path} declares no 'METRICS', the scores of the task; see docs/adding-a-task.md.")
+    if kind == "task" and next(iter((constants.get("METRICS") or {"": ""}).values())) != "higher":
+        raise ComponentError(
+            f"{path} declares no 'METRICS' whose first score, which selects rounds, is \"higher\"; see "
+            "docs/adding-a-task.md."
+        )
     if type(constants.get("VERSION")) is not int:
         raise ComponentError(f"{path} declares no integer 'VERSION'; see {page}.")
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")

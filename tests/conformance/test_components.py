@@ -186,7 +186,7 @@ class Pair:
         method = method_of(self.federation, backbone, choice.method, **own)
         assert method.not_applicable() is None
         made = schedule_of(**{"rounds": ROUNDS, **schedule})
-        return train(self.federation, backbone, method, TASK, made, 0, chunk_clients=chunk)
+        return train(self.federation, method, TASK, made, 0, chunk_clients=chunk)
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +384,7 @@ def test_task_trains_under_every_method_that_asks_for_no_classes(
         federated = method_of(federation, model, method, **EAGER.get(method, {}))
         if federated.needs_classes and not made.predicts_classes:
             pytest.skip("reads predictions as classes")
-        return train(federation, model, federated, made, schedule_of(), 0, chunk_clients=chunk)
+        return train(federation, federated, made, schedule_of(), 0, chunk_clients=chunk)
 
     found = run()
     assert found.state == "ok"

@@ -52,7 +52,7 @@ def run(
 ) -> Result:
     backbone = backbone_of(federation, name, **{"hidden": 8, **(settings or {})})
     method = method_of(federation, backbone, "fedavg")
-    return train(federation, backbone, method, TASK, schedule_of(**schedule), 3, chunk_clients=chunk)
+    return train(federation, method, TASK, schedule_of(**schedule), 3, chunk_clients=chunk)
 
 
 def assert_close(one: Result, other: Result, tolerance: float) -> None:

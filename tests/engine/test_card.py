@@ -124,9 +124,7 @@ def trained(
     model = backbone_of(federation, backbone, **settings)
     federated = method_of(federation, model, method, **{**SHORTER.get(method, {}), **(of_method or {})})
     assert federated.not_applicable() is None
-    result = run_rounds(
-        federation, model, federated, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk
-    )
+    result = run_rounds(federation, federated, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk)
     assert result.state == "ok"
     return result, reading_logits(result, model, TASK, 0, device, chunk)
 

@@ -248,7 +248,7 @@ def test_generator_learns_how_many_neighbours_are_missing(tiny: Case) -> None:
         return finish(phase, parameters)
 
     method.finish = measured
-    train(federation, backbone, method, TASK, schedule_of(rounds=1), 3)
+    train(federation, method, TASK, schedule_of(rounds=1), 3)
     before, after = errors
     assert after < before / 2
 
@@ -312,7 +312,7 @@ def test_fedgl(tmp_path: Path, optimiser: str, lr: float, participation: float, 
     own = {"label_weight": 0.7, "confidence": 0.4, "edge_weight": 0.3}
     method: Any = method_of(federation, backbone, "fedgl", neighbours=12, **own)
     schedule = {"rounds": 5, "local_epochs": 3, "participation": participation, "optimiser": optimiser, "lr": lr}
-    result = train(federation, backbone, method, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk)
+    result = train(federation, method, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk)
     plan = plan_of(5, participation, local_epochs=3, lr=lr)
     plain = plain_strategies.FedGL(np.split(nodes, five.ptr[1:-1]), **own)
     assert_oracle(five, result, plan, plain, optimiser)
@@ -387,7 +387,7 @@ def test_fedgl_labels_no_training_node_and_agrees_on_shared_nodes(tiny: Case) ->
     federation = replace(federation, nodes=nodes, role=role)
     backbone = backbone_of(federation, "gcn", hidden=8)
     method: Any = method_of(federation, backbone, "fedgl", confidence=0.0)
-    result = train(federation, backbone, method, TASK, schedule_of(), 0)
+    result = train(federation, method, TASK, schedule_of(), 0)
     assert (method._labels[role == TRAIN] == -1).all()
     assert (method._labels[role != TRAIN] >= 0).all()
     assert method._labels[[0, 1]].tolist() == method._labels[[13, 14]].tolist()
@@ -426,7 +426,7 @@ def test_batches_to_score_a_rebuilt_graph_on_are_time_of_evaluation(
 def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
     federation = tiny.federation("gcn")
     method: Any = method_of(federation, backbone_of(federation, "gcn", hidden=8), "fedgl", confidence=0.0)
-    train(federation, method.backbone, method, TASK, schedule_of(rounds=1), 0)
+    train(federation, method, TASK, schedule_of(rounds=1), 0)
     labels, edges = method._labels.copy(), method._edges.copy()
     drawn = np.array([1])
     away = ~np.isin(federation.client_of, drawn)

@@ -23,7 +23,7 @@ SPEC = {"features": "raw", "r": 0.5, "hops": 1}
 def trained(case: Case, method: str) -> tuple[Result, tuple]:
     federation = case.federation(**SETTINGS)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
-    result = train(federation, backbone, method_of(federation, backbone, method), TASK, schedule_of(), seed=3)
+    result = train(federation, method_of(federation, backbone, method), TASK, schedule_of(), seed=3)
     return result, (federation, backbone)
 
 
@@ -90,7 +90,7 @@ def test_the_held_out_graph_is_tested_on_all_its_labelled_nodes(tmp_path: Path) 
     preprocess(folder, partition, SPEC, [0], tmp_path / "prepared")
     federation = load_federation(folder, tmp_path / "prepared" / "seed0", SPEC)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
-    result = train(federation, backbone, method_of(federation, backbone, "fedavg"), TASK, schedule_of(), seed=3)
+    result = train(federation, method_of(federation, backbone, "fedavg"), TASK, schedule_of(), seed=3)
     tested = load_global_test(folder, tmp_path / "prepared" / "seed0", SPEC, "held_out")
     found = global_test(result, tested, backbone, TASK, 3, logits=True)
     held_out = load_split(partition / "seed0").held_out

@@ -38,7 +38,7 @@ from fglbench.stages.preprocess import load_global_test
 def run(federation: Federation, backbone_name: str, method_name: str, own: dict[str, Any], **settings: Any) -> Result:
     backbone = backbone_of(federation, backbone_name, **settings)
     method = method_of(federation, backbone, method_name, **own)
-    return train(federation, backbone, method, TASK, schedule_of(), seed=3)
+    return train(federation, method, TASK, schedule_of(), seed=3)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_unseen_nodes_are_in_no_batch_and_no_drawn_neighbourhood(tmp_path: Path)
         federation = each.federation("sage", inductive=True, neighbours=2)
         backbone = backbone_of(federation, "sage", neighbours=2)
         method = method_of(federation, backbone, "fedavg")
-        found.append(train(federation, backbone, method, TASK, schedule_of(batch_size=2), seed=3).parameters["last"])
+        found.append(train(federation, method, TASK, schedule_of(batch_size=2), seed=3).parameters["last"])
     assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
 
 
@@ -216,7 +216,7 @@ def test_fedsage_plus_mends_both_graphs(tiny: Case) -> None:
         return found[-1]
 
     method.finish = keep  # type: ignore[method-assign]
-    result = train(federation, backbone, method, TASK, schedule_of(rounds=1), 0)
+    result = train(federation, method, TASK, schedule_of(rounds=1), 0)
     mended, last = found[0].federation, found[1]
     assert last is None
     assert mended.scored is result.graphs["last"]
@@ -235,7 +235,7 @@ def test_a_client_without_a_graph_to_learn_from_gets_no_neighbours(tiny: Case) -
     backbone = backbone_of(federation, "sage")
     for chunk in (3, 1):
         method = method_of(federation, backbone, "fedsage+", epochs=3)
-        result = train(federation, backbone, method, TASK, schedule_of(rounds=1), 0, chunk_clients=chunk)
+        result = train(federation, method, TASK, schedule_of(rounds=1), 0, chunk_clients=chunk)
         scored = result.graphs["last"]
         assert np.diff(scored.ptr)[0] == tiny.ptr[1]
         assert len(scored.labels) > len(tiny.nodes)

@@ -87,7 +87,7 @@ def run(case: Case, method: Any, chunk: int | None = None, **schedule: Any) -> R
     federation = case.federation("mlp")
     backbone = Centred(mlp.Settings(hidden=HIDDEN, dropout=0.0), 6, 3)
     made = method(ComponentSettings(), backbone, federation)
-    return train(federation, backbone, made, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk)
+    return train(federation, made, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk)
 
 
 def steps(peer: Peer, order: np.random.Generator, size: int | None) -> list[np.ndarray]:

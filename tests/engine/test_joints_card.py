@@ -87,7 +87,7 @@ def test_joints_on_a_card(five: Case, chunk: int | None) -> None:
         method: Any = Everything(ComponentSettings(), backbone, federation)
         ldp = LocalPrivacy(clip=0.01, noise=0.001)
         schedule = schedule_of(batch_size=2, participation=0.8, ldp=ldp)
-        return train(federation, backbone, method, TASK, schedule, 3, device=device, chunk_clients=chunk)
+        return train(federation, method, TASK, schedule, 3, device=device, chunk_clients=chunk)
 
     here = run("cpu")
     assert here.state == "ok"

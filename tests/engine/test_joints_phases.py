@@ -195,7 +195,6 @@ def test_a_model_of_its_own_is_trained_and_leaves_the_cells_alone(five: Case, ch
     model = backbone_of(federation, "mlp", hidden=HIDDEN, dropout=0.0, depth=2)
     result = train(
         federation,
-        model,
         Beside(ComponentSettings(), model, federation),
         TASK,
         schedule_of(participation=0.6),

@@ -89,7 +89,7 @@ def run(
         made = method_of(federation, backbone, method, **(own or {}))
     else:
         made = method(ComponentSettings(), backbone, federation)
-    return train(federation, backbone, made, TASK, schedule_of(**schedule), seed, chunk_clients=chunk)
+    return train(federation, made, TASK, schedule_of(**schedule), seed, chunk_clients=chunk)
 
 
 def assert_close(one: Result, other: Result, tolerance: float) -> None:
@@ -494,7 +494,7 @@ def test_rows_of_the_mixing_matrix_sum_to_one(five: Case, name: str) -> None:
         return weights
 
     method.aggregate = spy  # type: ignore[method-assign]
-    train(federation, backbone, method, TASK, schedule_of(participation=0.5, rounds=4), 0)
+    train(federation, method, TASK, schedule_of(participation=0.5, rounds=4), 0)
     assert len(rows) > 0
     for sums in rows:
         torch.testing.assert_close(sums, torch.ones_like(sums))

@@ -43,7 +43,7 @@ def run(case: Case, device: str, dropout: float = 0.0, chunk: int | None = None,
     federation = case.federation("gcn")
     backbone = backbone_of(federation, "gcn", hidden=16, dropout=dropout)
     method = method_of(federation, backbone, "fedavg")
-    return train(federation, backbone, method, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk)
+    return train(federation, method, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk)
 
 
 def assert_close(one: Result, other: Result, **tolerance: float) -> None:
@@ -128,7 +128,7 @@ def test_what_servers_compute_of_clients_is_in_full_precision(case: Case, name: 
     method: Any = method_of(federation, backbone, name)
     for hook in ("aggregate", "server_update"):
         setattr(method, hook, products.watching(getattr(method, hook)))
-    train(federation, backbone, method, TASK, schedule_of(), 0)
+    train(federation, method, TASK, schedule_of(), 0)
     assert products.seen
     assert set(products.seen) == {"ieee"}
 

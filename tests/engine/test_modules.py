@@ -63,7 +63,7 @@ def made(federation: Federation, **settings: Any) -> Backbone:
 def run(federation: Federation, backbone: Any, method: str, chunk: int | None = None, **own: Any) -> Result:
     federated = method_of(federation, backbone, method, **own)
     assert federated.not_applicable() is None
-    result = train(federation, backbone, federated, TASK, schedule_of(), 0, chunk_clients=chunk)
+    result = train(federation, federated, TASK, schedule_of(), 0, chunk_clients=chunk)
     assert result.state == "ok"
     return result
 

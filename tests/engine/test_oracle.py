@@ -115,7 +115,7 @@ def assert_agree(
     backbone = backbone_of(federation, backbone_name, **settings)
     method = method_of(federation, backbone, method_name, **method_settings)
     schedule = schedule_of(optimiser_state=state, participation=participation, rounds=rounds)
-    result = train(federation, backbone, method, TASK, schedule, seed=3)
+    result = train(federation, method, TASK, schedule, seed=3)
     assert result.state == "ok"
 
     plan = oracle.Plan(

@@ -84,7 +84,7 @@ def run(federation: Federation, method: str, chunk: int | None, redraw: str, **s
     settings = registry.declaration("backbone", "ego").settings(sampler_settings={"fanouts": [3, 2], "redraw": redraw})
     backbone = registry.module("backbone", "ego").Backbone(settings, federation.num_features, federation.classes)
     federated = method_of(federation, backbone, method, **({"mu": 1.0} if method == "moon" else {}))
-    return train(federation, backbone, federated, TASK, schedule_of(**schedule), 0, chunk_clients=chunk)
+    return train(federation, federated, TASK, schedule_of(**schedule), 0, chunk_clients=chunk)
 
 
 @pytest.mark.parametrize("redraw", ["never", "epoch", "step"])

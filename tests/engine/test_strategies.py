@@ -40,7 +40,7 @@ def trained(
     federation = case.federation(backbone_name, **SETTINGS)
     backbone = backbone_of(federation, backbone_name, **SETTINGS)
     made = method_of(federation, backbone, method, **(own or {}))
-    return train(federation, backbone, made, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk), made
+    return train(federation, made, TASK, schedule_of(**schedule), SEED, chunk_clients=chunk), made
 
 
 def plan_of(rounds: int, participation: float, **changes: Any) -> oracle.Plan:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from fglbench.backbones.base import Backbone
 from fglbench.errors import ComponentError
 from fglbench.federation.federation import Federation
 from fglbench.federation.local import Trained
@@ -24,7 +23,6 @@ from fglbench.tasks.base import Task
 
 def train(
     federation: Federation,
-    backbone: Backbone,
     method: Method,
     task: Task,
     schedule: Schedule,
@@ -38,7 +36,7 @@ def train(
 
     Args:
         federation: the client graphs of training, and where those lack nodes the ones to score on.
-        backbone, method, task: what is trained, how it is federated, and to which end.
+        method, task: how its backbone is federated, and to which end it is trained.
         schedule: rounds and optimiser.
         seed: of the cell; all streams derive from it.
         device: where tensors live.
@@ -52,12 +50,13 @@ def train(
     Raises:
         ComponentError: the method changes graphs on which features were propagated ahead.
     """
+    backbone = method.backbone
     if federation.propagated(backbone.propagation).hops and type(method).rebuild is not Method.rebuild:
         raise ComponentError(
             f"{type(method).__module__}: its class changes graphs by `rebuild`, but features were propagated on those "
             "that it is to change. Define `rebuild` in the method's own file (it may return super().rebuild(round))."
         )
-    clients, backbone = federation.num_clients, method.backbone
+    clients = federation.num_clients
     setup = Setup(backbone, method, task, schedule, seed, clients, chunk_clients, torch.device(device))
     recorder = Recorder(federation.scored, task, schedule.selection_mean)
     with recorder.training(setup.synchronise):

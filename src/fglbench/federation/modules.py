@@ -17,6 +17,7 @@ from torch.func import functional_call
 
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
+from fglbench.errors import ComponentError
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import Parameters
@@ -47,11 +48,16 @@ class ModuleBatch:
 class ModuleBackbone(base.Backbone):
     """A backbone around `model`, a class of modules made with (features, outputs, settings).
 
-    The last child of the module counts as its head, what that reads as the representation; parameters and buffers of
-    children whose class is called a norm are its normalisation. Buffers of whole numbers stay with the module.
+    The last child of the module with parameters counts as its head, unless `head_child` names another one, and what it
+    reads as the representation; parameters and buffers of children whose class is called a norm are its normalisation.
+    Buffers of whole numbers are the module's, alike for all clients.
+
+    Raises:
+        ComponentError: the head is a list of layers or a norm, or running statistics are plain averages.
     """
 
     model: type[nn.Module]
+    head_child: str = ""
 
     def __init__(self, settings: Any, features: int, outputs: int):
         super().__init__(settings, features, outputs)
@@ -59,7 +65,8 @@ class ModuleBackbone(base.Backbone):
         with _seeded(0):
             self._module = self.model(features, outputs, settings)
         children = [name for name, child in self._module.named_children() if list(child.parameters())]
-        self._head = children[-1] if children else ""
+        self._head = self.head_child or (children[-1] if children else "")
+        self._refuse_what_cannot_be_told()
         self.head = [name for name, _ in self._module.named_parameters() if name.startswith(f"{self._head}.")]
         self.norms = [
             f"{prefix}.{name}"
@@ -67,6 +74,17 @@ class ModuleBackbone(base.Backbone):
             if "Norm" in type(child).__name__
             for name, _ in (*child.named_parameters(recurse=False), *self._floating(child))
         ]
+
+    def _refuse_what_cannot_be_told(self) -> None:
+        where = f"{type(self).__module__}: {self.model.__name__}"
+        head = self._module.get_submodule(self._head)
+        if self._head and (isinstance(head, nn.ModuleList | nn.ModuleDict) or "Norm" in type(head).__name__):
+            raise ComponentError(
+                f"{where}: its last child '{self._head}' is a {type(head).__name__}, which is no head. Name the last "
+                'layer in the class Backbone: head_child = "convs.1".'
+            )
+        if any(getattr(child, "momentum", 0.0) is None for child in self._module.modules()):
+            raise ComponentError(f"{where}: running statistics with momentum=None count calls; give a momentum.")
 
     @staticmethod
     def _floating(module: nn.Module, recurse: bool = False) -> Iterator[tuple[str, Tensor]]:
@@ -89,6 +107,7 @@ class ModuleBackbone(base.Backbone):
         draw_neighbours: Any = None,
         device: torch.device | str = "cpu",
     ) -> ModuleBatch:
+        self._module.to(device)
         wanted = federation.rows_of(clients) if targets is None else targets
         graphs, target_ptr = [], [0]
         for client in clients:
@@ -120,6 +139,8 @@ class ModuleBackbone(base.Backbone):
             own |= {name: own[name].clone() for name in names}  # a training pass writes to them
             with _seeded(seeds[place] if seeds else None), _reading(self._module, self._head) as read:
                 out = functional_call(self._module, own, (x, edge_index))
+            if self._head and not read:
+                raise ComponentError(f"{self.model.__name__} does not call its child '{self._head}', so it is no head.")
             logits.append(out[targets])
             hidden.append(read[0][targets] if read else out[targets])
             for name, values in moved.items():

@@ -200,9 +200,7 @@ class ClientDropout:
         self._generators = generators
 
     def seeds(self) -> list[int]:
-        """A draw from each client's stream, for modules that drop out by themselves; none at rate 0."""
-        if self._rate == 0.0:
-            return []
+        """A draw from each client's stream, for modules that make draws of their own."""
         return [int(torch.randint(2**62, (), generator=own, device=own.device)) for own in self._generators]
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:

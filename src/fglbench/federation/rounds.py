@@ -74,6 +74,7 @@ class Rounds:
             min(setup.at_once, phase.chunk_clients or setup.at_once),
             phase.local_step or gradients_of,
         )
+        self._answered = {name: self.current[name] for name in self._shared}  # what the server sent last
         self.mixing: Tensor | None = None
         self.rebuilt: Federation | None = None
         self._sent: Parameters = {}  # what the server knows of each client where uploads are protected
@@ -152,30 +153,36 @@ class Rounds:
         """The server's part: it aggregates what was uploaded, group by group."""
         self._setup.synchronise()
         began = time.perf_counter()
-        sent = {name: round.parameters[name] for name in self._shared}
-        received = {name: round.received[name] for name in self._shared}
+        held = {name: round.parameters[name] for name in self._shared}
+        sent = self._protected(held, round.clients)
         mixed = dict(sent)
-        if self._state.noise is not None:
-            if self._left.any():  # the server knows of them what they uploaded last
-                left = torch.from_numpy(self._left).to(self._setup.device)
-                sent = stacked.where(left, self._sent or sent, sent)
-            sent = self._sent = self._state.noise.protect(sent, received, round.clients)
-        at_server = Round(round.number, round.clients, round.weights, sent, received, round.schedule, uploads)
+        at_server = Round(round.number, round.clients, round.weights, sent, self._answered, round.schedule, uploads)
         for group, weights in self._method.aggregate(at_server).items():
             mixed |= stacked.mix(sent, self._groups[group], weights)
             if self.mixing is None and weights.dim() == 2:  # a common row says no more than who trained
                 self.mixing = weights
         self._method.server_update(at_server, mixed)
-        self.current |= self._kept_by_leavers(mixed)
+        self._answered = self._unless_left(mixed, sent)
+        own = {name: held[name] for name in mixed if mixed[name] is sent[name]}  # what nobody aggregated
+        self.current |= self._unless_left(mixed | own, held)
         self._setup.synchronise()
         self._recorder.server_seconds += time.perf_counter() - began
 
-    def _kept_by_leavers(self, mixed: Parameters) -> Parameters:
-        """The server's answer; clients that left go on with what they have."""
+    def _protected(self, held: Parameters, active: np.ndarray) -> Parameters:
+        """What the server gets to see: under local differential privacy, of clients that did not train in this round
+        what it sent them last, or if they left what they uploaded last."""
+        if self._state.noise is None:
+            return held
+        trained = torch.from_numpy(np.isin(np.arange(self._setup.clients), active)).to(self._setup.device)
+        known = stacked.where(trained, held, self._unless_left(self._answered, self._sent or held))
+        self._sent = self._state.noise.protect(known, self._answered, active)
+        return self._sent
+
+    def _unless_left(self, answer: Parameters, kept: Parameters) -> Parameters:
+        """The server's answer to clients that take part; those that left go on with what they have."""
         if not self._left.any():
-            return mixed
-        left = torch.from_numpy(self._left).to(self._setup.device)
-        return stacked.where(left, {name: self.trained[name] for name in mixed}, mixed)
+            return answer
+        return stacked.where(torch.from_numpy(self._left).to(self._setup.device), kept, answer)
 
     def _count(self, active: int, up: int, down: int) -> None:
         each = stacked.bytes_of(self.current, self._shared)

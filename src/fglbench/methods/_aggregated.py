@@ -31,7 +31,7 @@ class Method(base.Method):
         inner: base.Method = registry.module("method", settings.aggregation).Method(
             inner_settings, backbone, federation
         )
-        self.inner = inner
+        self.inner, self.backbone = inner, inner.backbone
         self.needs_classes = self.needs_classes or inner.needs_classes
 
     def not_applicable(self) -> str | None:

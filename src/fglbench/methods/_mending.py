@@ -100,6 +100,7 @@ def mend(
         x=x,
         made={},
         nodes=None,
+        copy=None,
         given=given,
     )
     if ahead and not sp.issparse(x):

@@ -7,7 +7,7 @@ cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a c
 `edge_weight`, to those `neighbours` of the client's other nodes whose mean embeddings have the largest positive cosine
 with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
 aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges. gat, whose attention weighs
-neighbours by itself, reads the edges whatever their weight is.
+neighbours by itself, and modules read the edges whatever their weight is.
 
 The global test has no pseudo-graph: it scores on its graph as it is.
 
@@ -71,6 +71,8 @@ class Method(_aggregated.Method):
     def not_applicable(self) -> str | None:
         if self._joins() and self.backbone.neighbours:
             return "drawn neighbours all weigh the same, whatever edge_weight is; let the backbone read all of them"
+        if self.backbone.sampler is not None:
+            return "the backbone reads samples, and pseudo-labels and pseudo-edges are of whole graphs"
         return super().not_applicable()
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:

@@ -80,7 +80,9 @@ class Method(base.Method):
     def _products(self) -> np.ndarray:
         """[C, C] inner products of the clients' last updates."""
         with full_precision():
-            products = [update.flatten(1) @ update.flatten(1).T for update in self._updates.values()]
+            products = [
+                flat @ flat.T for flat in (update.reshape(len(update), -1) for update in self._updates.values())
+            ]
         return torch.stack(products).sum(0).cpu().double().numpy()
 
     def _split_clusters(self, products: np.ndarray) -> None:

@@ -46,7 +46,7 @@ class Method(gcfl.Method):
         self._sequences: list[list[float]] = [[] for _ in self._norms]
 
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
-        squares = [gradients[name].square().flatten(1).sum(1) for name in self.shared(gradients)]
+        squares = [gradients[name].square().reshape(len(gradients[name]), -1).sum(1) for name in self.shared(gradients)]
         norms = torch.stack(squares).sum(0).sqrt()
         self._norms = self._norms.to(norms.device)
         self._norms[rows_of(step.clients, norms.device)] = norms

@@ -49,7 +49,8 @@ class Method(base.Method):
         self._mean.add(step, gradients, self.shared(gradients))
         if self._turn is None or self._turn[0] is not step.downloads:
             rows, common = rows_of(step.clients), cast(Mapping[str, Tensor], step.downloads)
-            self._turn = step.downloads, {name: c - self._own[name][rows] for name, c in common.items()}
+            turns = {name: c - self._own[name][rows] for name, c in common.items() if name in self._own}
+            self._turn = step.downloads, turns  # an outer method may send more
         for name, turn in self._turn[1].items():
             gradients[name] += turn
 

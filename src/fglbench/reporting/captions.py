@@ -11,7 +11,7 @@ from fglbench.evaluation.statistics import critical_difference, friedman, mean_r
 from fglbench.reporting.cells import Cell
 from fglbench.reporting.marks import ALIKE, competes
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.quantities import Quantity
+from fglbench.reporting.quantities import OF_RUNS, Quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, shown, titled
 
 READINGS = {
@@ -46,9 +46,7 @@ def caption(
     """
     flat = [cell for row in cells for cell in row]
     datasets = list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place))
-    of_runs = spec["metric"] in ("selected_round",) or spec["metric"].endswith(
-        ("_seconds", "_mb", "bytes_up", "bytes_down")
-    )
+    of_runs = spec["metric"] in OF_RUNS
     split = spec.get("split", "test").replace("_", " ")
     what = unit.title if of_runs else f"{split} {unit.title}"
     sentences = [f"{what[:1].upper()}{what[1:]}{f' in {unit.unit}' if unit.unit else ''}: {shows or spread(flat)}"]

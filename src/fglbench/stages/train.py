@@ -247,22 +247,20 @@ def _run(
     chunk = settings["chunk_clients"] or clients_at_once(
         federation.scored,
         backbone.propagation,
-        backbone.branches * max(tensor.shape[-1] for tensor in initial.values()),
+        backbone.branches * max((tensor.shape or (1,))[-1] for tensor in initial.values()),
         sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
         settings["memory_mb"],
         backbone.edge_values,
         method.added_rows,
     )
     known({"chunk_clients": chunk, "clients": federation.num_clients})
-    result = train(
-        federation, backbone, method, task, schedule, seed, device=device, chunk_clients=chunk, on_round=progress
-    )
+    result = train(federation, method, task, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
     if result.state == "ok":
         if spec.get("logits"):
-            result.scores |= reading_logits(result, backbone, task, seed, device, chunk)
+            result.scores |= reading_logits(result, method.backbone, task, seed, device, chunk)
         if kind := spec.get("global_test"):
             tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
-            result.scores |= global_test(result, tested, backbone, task, seed, bool(spec.get("logits")), device)
+            result.scores |= global_test(result, tested, method.backbone, task, seed, bool(spec.get("logits")), device)
     reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
     return result, {"state": result.state, "round": result.diverged_round, "reason": reason}
 

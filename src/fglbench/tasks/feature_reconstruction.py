@@ -1,15 +1,14 @@
 """Feature reconstruction: a model gives back the features of every node, as autoencoders do.
 
 Local loss: the mean squared error over a client's training nodes. Score of a node: R2 = 1 - ||x - x'||^2 / ||x||^2,
-which is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has
-none.
+which is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has 0.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fglbench.evaluation.metrics import means
+from fglbench.evaluation.metrics import means, shares
 from fglbench.settings import ComponentSettings
 from fglbench.tasks import base
 from fglbench.tasks.base import Arrays, Targets
@@ -54,33 +53,44 @@ class Task(base.Task):
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
         """[outputs] float32 R2 of each node; the features themselves would be gigabytes."""
         x = features_of(batch, federation)
-        return 1 - (output.logits - x).square().sum(1) / x.square().sum(1)
+        size = x.square().sum(1)
+        return (1 - (output.logits - x).square().sum(1) / size).where(size > 0, 0.0)
 
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """`<role>_r2` [C]: sums over the nodes."""
-        rows = (federation.role == _ROLES[role]) & np.isfinite(predictions)
-        weights, clients = predictions[rows].astype(np.float64), federation.client_of[rows]
-        return {f"{role}_r2": np.bincount(clients, weights, minlength=federation.num_clients)}
+        """`<role>_r2` [C]: sums over the nodes; where clients share nodes `<role>_node_mean`, every node once."""
+        rows = federation.role == _ROLES[role]
+        found = predictions[rows].astype(np.float64)
+        kept = {f"{role}_r2": np.bincount(federation.client_of[rows], found, minlength=federation.num_clients)}
+        if federation.share is not None:
+            kept[f"{role}_node_mean"] = np.array(node_mean(found, federation.share[rows]), dtype=np.float64)
+        return kept
 
     def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
         return base.each_of(kept[f"{role}_r2"], sizes)
 
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
         """R2."""
+        if mean == "nodes" and f"{role}_node_mean" in kept:
+            return kept[f"{role}_node_mean"]
         return base.mean_of(kept[f"{role}_r2"], sizes, mean)
 
     def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
-        return Targets(labels[split["nodes"]], split["ptr"], split["role"])
+        return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
 
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
         ptr = targets.ptr
-        scored = tested & np.isfinite(predicted)
-        of_client = zip(np.split(predicted, ptr[1:-1]), np.split(scored, ptr[1:-1]), strict=True)
+        of_client = zip(np.split(predicted, ptr[1:-1]), np.split(tested, ptr[1:-1]), strict=True)
         each = [float(own[chosen].mean()) if chosen.any() else None for own, chosen in of_client]
-        pooled = float(predicted[scored].mean()) if scored.any() else None
-        return {"r2": means(pooled, each, int(scored.sum()))}
+        pooled = float(predicted[tested].mean()) if tested.any() else None
+        shared = {} if targets.share is None else {"node_mean": node_mean(predicted[tested], targets.share[tested])}
+        return {"r2": means(pooled, each, int(tested.sum())) | shared}
+
+
+def node_mean(values: np.ndarray, share: np.ndarray) -> float | None:
+    """The mean in which every node counts once; None without nodes."""
+    return float(np.average(values, weights=share)) if len(values) else None
 
 
 def features_of(batch: "Batch", federation: "Federation") -> "Tensor":
