@@ -89,6 +89,7 @@ AGGREGATIONS: list[dict[str, Any]] = [
     {"aggregation": "feddc", "aggregation_settings": {"variant": "paper"}},
     {"aggregation": "gcfl+", "aggregation_settings": EAGER["gcfl+"]},
     {"aggregation": "fedgta"},
+    {"aggregation": "scaffold"},
 ]
 VARIANTS = [
     *(Choice(model, "sage", own) for model in ("fedsage", "fedsage+", "fedgl") for own in AGGREGATIONS),

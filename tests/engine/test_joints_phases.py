@@ -26,6 +26,7 @@ from test_laws import HIDDEN, assert_close, logits_of, make_five, run
 from test_strategies import assert_close_but_for_bytes
 from torch.nn.functional import cross_entropy
 
+from fglbench.errors import ComponentError
 from fglbench.federation.loop import train
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.phases import Phase
@@ -174,6 +175,15 @@ def test_finish_gives_the_next_phase_other_graphs(tmp_path: Path, chunk: int | N
     np.testing.assert_array_equal(result.predictions["last"], logits.argmax(1).numpy())
     before = logits_of(federation, result)
     assert (before.argmax(1) != logits.argmax(1)).any()
+
+
+def test_batches_of_the_cells_backbone_are_the_same_in_every_phase(five: Case) -> None:
+    class Changes(fedavg.Method):
+        def phases(self, schedule: Schedule) -> Sequence[Phase]:
+            return [Phase("train", 2), Phase("refine", 2, schedule=replace(schedule, batch_size=1))]
+
+    with pytest.raises(ComponentError, match="phase 'refine' has batch_size 1, and the cell has None"):
+        run(five.federation("gcn"), Changes, "gcn")
 
 
 @pytest.mark.parametrize("chunk", [None, 2])

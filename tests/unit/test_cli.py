@@ -267,6 +267,7 @@ def test_train_uses_the_cells_of_the_workflow(tmp_path: Path, capsys: pytest.Cap
         ("scheme.alpha=0.1", ("partitions", 0, "alpha"), 0.1),
         ("protocol.split.train=0.6", ("protocol", "split", "train"), 0.6),
         ("protocol.reading=last", ("protocol", "reading"), "last"),
+        ("protocol.task=feature_reconstruction", ("protocol", "task"), "feature_reconstruction"),
     ],
 )
 def test_set_finds_the_section_of_a_key(assignment: str, where: tuple[Any, ...], value: Any) -> None:

@@ -66,6 +66,12 @@ def test_the_privacy_budget_of_an_upload_is_a_column(tmp_path: Path) -> None:
     assert "mlp,fedavg,40," in (tmp_path / "tables" / "budget.csv").read_text(encoding="utf-8")
 
 
+def test_a_method_that_sends_nothing_has_no_privacy_budget(tmp_path: Path) -> None:
+    training = {"rounds": 2, "local_epochs": 1, "ldp": {"clip": 0.002, "noise": 0.0001}}
+    runs = pd.read_parquet(records(tmp_path, training=training, methods=["local"]) / "runs.parquet")
+    assert runs.loc[runs["metric"] == "privacy_budget", "value"].isna().all()
+
+
 ACCURACY = [{"name": "a", "title": "A", "metric": "accuracy"}]
 
 

@@ -7,7 +7,7 @@ import yaml
 from pydantic import BaseModel
 
 from fglbench.config.entries import settings_class
-from fglbench.config.schema import Protocol, Training
+from fglbench.config.schema import Entry, Protocol, Training
 from fglbench.errors import ConfigError, suggest
 
 ENTRIES = {"dataset": "datasets", "scheme": "partitions", "method": "methods", "backbone": "backbones"}
@@ -79,7 +79,7 @@ def _keys(section: str, values: dict[str, Any]) -> list[str]:
 def _paths(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         inner = next((part for part in (field.annotation, *get_args(field.annotation)) if _is_model(part)), None)
-        if inner is None:
+        if inner is None or issubclass(inner, Entry):
             yield name
         else:
             yield from (f"{name}.{key}" for key in _paths(inner))

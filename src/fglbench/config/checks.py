@@ -16,7 +16,7 @@ from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
 from fglbench.partition.split import held_out_nodes
 from fglbench.reporting.quantities import OF_RUNS
-from fglbench.tasks import metrics_of
+from fglbench.tasks import metrics_of, metrics_of_logits
 
 _PRINTED = {
     "dataset": ("dataset",),
@@ -65,8 +65,10 @@ def shown_problems(study: Study) -> list[str]:
     """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`. Tables
     and figures must show something of the study."""
     values, metrics = _axis_values(study), [*OF_RUNS]
+    of_logits: tuple[str, ...] = ()
     if study.protocol.task.name in registry.names("task"):  # else said already
         metrics = [*metrics_of(study.protocol.task.name), *OF_RUNS]
+        of_logits = metrics_of_logits(study.protocol.task.name)
     found = []
     for index, table in enumerate(study.tables):
         if table.kind == "datasets":
@@ -75,7 +77,7 @@ def shown_problems(study: Study) -> list[str]:
             found.append(f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, metrics)}")
         if table.split == "global_test" and study.protocol.global_test is None:
             found.append(f"tables[{index}].split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
-        if table.metric in ("auc", "ap", "loss") and not study.protocol.logits:
+        if table.metric in of_logits and not study.protocol.logits:
             found.append(f"tables[{index}].metric: '{table.metric}' needs protocol.logits: true, so that it is stored.")
         found += _duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")
         found += _where_problems(f"tables[{index}]", table.where, values)

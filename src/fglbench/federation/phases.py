@@ -76,7 +76,8 @@ class Phase:
         name: as the history calls it.
         rounds: at most so many; the phase ends earlier when all its clients have left.
         objective: gives what local training minimises on the phase's graphs.
-        schedule: local optimiser, epochs and participation.
+        schedule: local optimiser, epochs and participation. Batches and noise are the cell's, unless the phase has a
+            backbone of its own.
         clients: [C] bool, who takes part.
         stop_rule: who leaves after a round.
         leavers_count: whether the last parameters of clients that left go on counting in the aggregation.

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,7 +131,7 @@ class Recorder:
         kept = {role: task.round_scores(predictions, federation, role) for role in self._sizes}
         found = {role: float(task.score(kept[role], role, self._sizes[role], self._mean)) for role in kept}
         self.validation = found["val"]
-        self.client_validation = task.client_scores(kept["val"], "val", self._sizes["val"])
+        self.client_validation = self._of_clients(kept["val"])
         row = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
         losses = {"train_loss": trained.losses, "total_loss": trained.totals}
         self._count_round()
@@ -147,6 +147,13 @@ class Recorder:
             self._result.parameters[reading] = parameters
             self._result.graphs[reading] = graphs or federation
         self._keep_mixing(number, mixing)
+
+    def validation_of(self, predictions: np.ndarray) -> np.ndarray:
+        """[C] the clients' validation scores of other predictions; nothing is recorded."""
+        return self._of_clients(self._task.round_scores(predictions, self._federation, "val"))
+
+    def _of_clients(self, kept: Mapping[str, np.ndarray]) -> np.ndarray:
+        return self._task.client_scores(kept, "val", self._sizes["val"])
 
     def add_unscored(self, losses: np.ndarray) -> None:
         """Records a round of a phase that is not scored."""

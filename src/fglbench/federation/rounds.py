@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fglbench.errors import ComponentError
 from fglbench.federation import parameters as stacked
 from fglbench.federation.batches import batches_of
-from fglbench.federation.federation import VAL, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.local import LocalTraining, Trained, gradients_of
 from fglbench.federation.optimiser import OPTIMISERS
 from fglbench.federation.parameters import Parameters
@@ -29,6 +30,17 @@ def draw_clients(seed: int, number: int, clients: int, participation: float) -> 
         return np.arange(clients)
     count = max(1, round(participation * clients))
     return np.sort(numpy_stream(seed, "client draw", number).choice(clients, count, replace=False))
+
+
+def _check_schedule(phase: Phase, setup: Setup) -> None:
+    """What phases of the cell's backbone have in common: its batches go on from phase to phase, so does the noise."""
+    for key in ("batch_size", "ldp"):
+        own, common = getattr(phase.schedule or setup.schedule, key), getattr(setup.schedule, key)
+        if own != common:
+            raise ComponentError(
+                f"{type(setup.method).__module__}: phase '{phase.name}' has {key} {own}, and the cell has {common}. "
+                f"Leave {key} as it is, or give the phase a backbone of its own."
+            )
 
 
 class Rounds:
@@ -52,7 +64,9 @@ class Rounds:
         backbone, self._method = phase.backbone or setup.backbone, phase.method or setup.method
         self._schedule = phase.schedule or setup.schedule
         self._objective = (phase.objective or setup.task.objective)(state.federation)
+        self._at_once = min(setup.at_once, phase.chunk_clients or setup.at_once)
         if phase.backbone is None:
+            _check_schedule(phase, setup)
             self.current, names, self._batches = state.current, state.trained, state.batches
         else:
             start = phase.backbone.initial(torch_stream(setup.seed, phase.initialisation))
@@ -71,7 +85,7 @@ class Rounds:
             self._method,
             self._schedule,
             state.streams,
-            min(setup.at_once, phase.chunk_clients or setup.at_once),
+            self._at_once,
             phase.local_step or gradients_of,
         )
         self._answered = {name: self.current[name] for name in self._shared}  # what the server sent last
@@ -87,11 +101,7 @@ class Rounds:
         """Makes what all rounds have in common ahead of the first one: start-up, not training."""
         if self.scored:
             self._state.scorer.build()
-        if (
-            self._takes_part.any()
-            and self._schedule.participation >= 1.0
-            and self._setup.at_once >= self._setup.clients
-        ):
+        if self._takes_part.any() and self._schedule.participation >= 1.0 and self._at_once >= self._setup.clients:
             self._batches.build(np.flatnonzero(self._takes_part))
 
     def goes_on(self) -> bool:
@@ -145,9 +155,7 @@ class Rounds:
 
     def _validation(self, parameters: Parameters) -> np.ndarray:
         """[C] the clients' validation scores under parameters; nan where there are none."""
-        setup, scored = self._setup, self._state.federation.scored
-        kept = setup.task.round_scores(self._state.scorer.predictions(parameters), scored, "val")
-        return setup.task.client_scores(kept, "val", scored.count(VAL))
+        return self._recorder.validation_of(self._state.scorer.predictions(parameters))
 
     def _answer(self, round: ClientRound, uploads: Mapping[str, Tensor]) -> None:
         """The server's part: it aggregates what was uploaded, group by group."""

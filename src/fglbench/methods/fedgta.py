@@ -2,11 +2,10 @@
 
 After local training every client propagates its soft labels (eq. 3) and sends their moments (eq. 5) and its smoothing
 confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7, with each client's own H), of those whose
-moments have a cosine similarity of at least epsilon with its own (eq. 6). Eq. 5 shows central moments as an example;
-hybrid ones, order 6 and epsilon 0.5, the defaults, are what the authors' code has for Cora. The adjacency matrix has
-self-loops, as the paper says of its own: a node is among its neighbours in eq. 3, and D in eq. 4 counts it. Rows of Y^l
-may exceed 1 (node of many neighbours with few), so that moments of high order are those of hubs; the public variant
-bounds them.
+moments have a cosine similarity of at least epsilon with its own (eq. 6). Eq. 5 shows central moments as an example.
+The adjacency matrix has self-loops, as the paper says of its own: a node is among its neighbours in eq. 3, and D in
+eq. 4 counts it. Rows of Y^l may exceed 1 (node of many neighbours with few), so that moments of high order are those of
+hubs; the public variant bounds them.
 
 `variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
 step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
@@ -14,9 +13,8 @@ last step alone, central about the mean over nodes instead of classes; D has no 
 epsilon. The code's own alpha, 0.5, weighs the propagated labels; here alpha weighs the soft labels themselves in either
 variant. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
 
-Ablations (table 6): `no_moments`, everybody is alike; `no_confidence`, training nodes weigh. Clients that sit out keep
-what they have; one that never trained receives the mean over all that did. Where all that count have no confidence
-(public variant, no edges), a client keeps its own parameters.
+Clients that sit out keep what they have; one that never trained receives the mean over all that did. Where all that
+count have no confidence (public variant, no edges), a client keeps its own parameters.
 
 Defaults:
     k 5: the paper's.
@@ -100,11 +98,10 @@ class Method(base.Method):
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         weights, device = round.weights, round.weights.device
+        active = torch.from_numpy(round.clients).to(device)
+        alike = torch.ones(len(active), len(active), dtype=torch.bool, device=device)
         if "moments" in round.uploads:
             alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
-        else:
-            alike = torch.ones(len(round.clients), len(round.clients), dtype=torch.bool, device=device)
-        active = torch.from_numpy(round.clients).to(device)
         if "confidence" in round.uploads:
             weights = weights.index_copy(0, active, round.uploads["confidence"])
         self._ever = self._ever.to(device).index_fill(0, active, True)
@@ -145,8 +142,7 @@ class Graph:
 
     def exact_client_mean(self, rows: Tensor) -> Tensor:
         """As `client_mean`, for [N, columns] float64."""
-        sums = rows.new_zeros(len(self.sizes), rows.shape[1]).index_add_(0, self.client_of, rows)
-        return sums / self.sizes.unsqueeze(1)
+        return rows.new_zeros(len(self.sizes), rows.shape[1]).index_add_(0, self.client_of, rows) / self.sizes[:, None]
 
 
 def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, again: Tensor | None = None) -> Tensor:
@@ -165,11 +161,10 @@ def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
 
 
 def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
-    """Equation 5: each client's means of Y, Y^2, ..., Y^order for every Y of `bases`, [N, k, classes] each.
+    """Equation 5: means of Y, Y^2, ..., Y^order for every Y of `bases`: [C, len(bases) * order * k * classes] float32.
 
-    Returns:
-        [C, len(bases) * order * k * classes] float32. High powers of rows above 1 may be too large for it: the moments
-        of such a client are divided by a power of two, which leaves every cosine (equation 6) as it is.
+    High powers of rows above 1 may be too large: the moments of such a client are divided by a power of two, which
+    leaves every cosine (equation 6) as it is.
     """
     found = _means_of_powers(bases, order, graph.client_mean.product)
     if not found.sum().isfinite():
@@ -201,5 +196,4 @@ def similar(moments: Tensor, epsilon: float, strictly: bool) -> Tensor:
     unit = normalize(_scaled(moments), dim=1)
     with full_precision():
         cosine = (unit @ unit.T).clamp(-1, 1)
-    near = cosine > epsilon if strictly else cosine >= epsilon
-    return near.fill_diagonal_(True)
+    return (cosine > epsilon if strictly else cosine >= epsilon).fill_diagonal_(True)

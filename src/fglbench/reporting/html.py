@@ -23,23 +23,23 @@ from fglbench.reporting.render import environment, fragment, html_table
 from fglbench.reporting.sheets import RENDERERS, Sheet
 
 FIGURE_WORDS = {
-    "accuracy_per_round": "Accuracy after each round: mean over seeds, band of one sample standard deviation.",
-    "accuracy_per_second": "Accuracy over seconds of training, without start-up and evaluation: mean over seeds, band "
+    "accuracy_per_round": "Score after each round: mean over seeds, band of one sample standard deviation.",
+    "accuracy_per_second": "Score over seconds of training, without start-up and evaluation: mean over seeds, band "
     "of one sample standard deviation.",
-    "accuracy_by_clients": "Accuracy against the number of clients: mean over seeds, bars of one sample standard "
+    "accuracy_by_clients": "Score against the number of clients: mean over seeds, bars of one sample standard "
     "deviation.",
     "label_heatmap": "Nodes of each class that each client holds, for the first seed.",
-    "bytes_by_accuracy": "Accuracy against the bytes sent up and down: mean over seeds, bars of one sample standard "
+    "bytes_by_accuracy": "Score against the bytes sent up and down: mean over seeds, bars of one sample standard "
     "deviation. Methods that send nothing are horizontal lines.",
     "average_ranks": "Average rank of each method over datasets, each dataset counted once; a bar joins methods whose "
     "ranks differ by less than Nemenyi's critical difference.",
-    "accuracy_by_participation": "Accuracy against the fraction of clients that is drawn for a round: mean over seeds, "
+    "accuracy_by_participation": "Score against the fraction of clients that is drawn for a round: mean over seeds, "
     "bars of one sample standard deviation.",
     "aggregation_weights": "Nodes of each class that each client holds, and beside them the weight with which each "
     "client (row) received the model of each other (column) in the round that is read, for the first seed. Methods "
     "that send all clients the same are left out.",
     "labels_and_convergence": "Nodes of each class that each client holds, for the first seed, and beside them the "
-    "accuracy after each round: mean over seeds, band of one sample standard deviation.",
+    "score after each round: mean over seeds, band of one sample standard deviation.",
     "seconds_by_method": "Seconds of local training and of the server over all rounds, without start-up and "
     "evaluation: mean over seeds, bars of one sample standard deviation of the sum.",
 }

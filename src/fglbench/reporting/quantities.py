@@ -44,7 +44,7 @@ OF_RUNS = {
     "bytes_up": Quantity("upload", "MB", 1e-6, "lower"),
     "bytes_down": Quantity("download", "MB", 1e-6, "lower"),
     "selected_round": Quantity("selected round", "", 1.0, None, first=1.0),
-    "privacy_budget": Quantity("privacy budget of an upload", "", 1.0, "lower"),
+    "privacy_budget": Quantity("privacy budget of uploaded parameters", "", 1.0, "lower"),
 }
 """What every run has, whatever its task."""
 QUANTITIES = _SCORES | OF_RUNS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fglbench import __version__
 from fglbench.component_files import KEY, changes
 from fglbench.errors import StorageError
+from fglbench.federation.schedule import LocalPrivacy
 from fglbench.storage import hash_file, read_json, replacing_directory, write_json, write_npz
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def write_record(
             "peak_memory_mb": machine.get("peak_memory_mb") or _peak_memory_mb(),
             "bytes_up": _last(result, "bytes_up"),
             "bytes_down": _last(result, "bytes_down"),
-            "privacy_budget": _privacy_budget(specs["method"]["training"]),
+            "privacy_budget": _privacy_budget(specs["method"]["training"], _last(result, "bytes_up")),
             "host": platform.node(),
             "cores": os.cpu_count(),
             "device": machine.get("device"),
@@ -168,10 +169,10 @@ def _write_checkpoint(path: Path, result: "Result") -> None:
     save_file(tensors, path)
 
 
-def _privacy_budget(training: dict[str, Any]) -> float | None:
-    """epsilon of an upload under local differential privacy; None without it."""
+def _privacy_budget(training: dict[str, Any], bytes_up: int) -> float | None:
+    """epsilon of uploaded parameters under local differential privacy; None without it, and where nothing was sent."""
     protection = training.get("ldp")
-    return 2 * protection["clip"] / protection["noise"] if protection else None
+    return LocalPrivacy(**protection).budget if protection and bytes_up else None
 
 
 def _last(result: "Result | None", name: str) -> int:

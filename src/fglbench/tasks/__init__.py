@@ -24,6 +24,12 @@ def metrics_of(name: str) -> dict[str, str]:
     return found
 
 
+def metrics_of_logits(name: str) -> tuple[str, ...]:
+    """The scores of a task that are only there if logits are stored."""
+    found: tuple[str, ...] = registry.declaration("task", name).constants.get("OF_LOGITS", ())
+    return found
+
+
 def selecting_metric(name: str) -> str:
     """The score of a task that selects the round, and that tables show unless they say otherwise."""
     return next(iter(metrics_of(name)))

@@ -27,6 +27,7 @@ METRICS = {
     "ap": "higher",
     "loss": "lower",
 }
+OF_LOGITS = ("auc", "ap", "loss")
 _ROLES = {"train": 1, "val": 2, "test": 3}
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from fglbench.errors import StorageError
 from fglbench.reporting.records import FIELDS, Study
 from fglbench.storage import fingerprint, read_json
+from fglbench.tasks import DEFAULT_TASK
 
 NOT_RUN = "not_run"
 CURVES = ("train_loss", "val_score", "test_score", "bytes_up")
@@ -123,6 +124,7 @@ def _points(rounds: pd.DataFrame, name: str) -> Iterator[tuple[int, float]]:
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The resolved settings of a cell as `run.json` keeps them, as one level: `method.mu`, `backbone.hidden`, ..."""
     method, partition, prepared = (settings[part] for part in ("method", "partition", "prepared"))
+    task = method.get("task", {"name": DEFAULT_TASK, "settings": {}})
     sections = {
         "dataset": settings["dataset"]["settings"],
         "scheme": partition["settings"],
@@ -130,9 +132,11 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
         "method": method["settings"],
         "backbone": method["backbone"]["settings"],
         "training": method["training"],
+        "task": task["settings"],
     }
     values = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    protocol = {"evaluate": method["evaluate"], **{name: prepared.get(name) for name in ("features", "setting")}}
+    protocol = {"task": task["name"], "evaluate": method["evaluate"]}
+    protocol |= {name: prepared.get(name) for name in ("features", "setting")}
     return values | {key: value for key, value in protocol.items() if value is not None}
 
 
