@@ -27,7 +27,7 @@ KINDS = {
     "scheme": "partition/schemes",
     "dataset": "datasets",
 }
-_OWN_PAGE = {"task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
+_OWN_PAGE = {"backbone", "task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
 _ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
