@@ -16,7 +16,8 @@ from chosen_pairs import BEYOND_CORE
 from federations import backbone_of, method_of
 
 from fglbench import registry
-from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.federation import Federation
+from fglbench.partition.ratios import TRAIN
 
 METHODS, BACKBONES, SCHEMES = (registry.names(kind) for kind in ("method", "backbone", "scheme"))
 DEFAULT_METHOD, DEFAULT_BACKBONE, DEFAULT_SCHEME = "fedavg", "gcn", "louvain"

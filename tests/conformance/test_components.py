@@ -43,10 +43,11 @@ from pairs import (
 
 from fglbench import registry
 from fglbench.datasets.base import Graph
-from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.record import Result
 from fglbench.partition.base import assign_clients
+from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
 from fglbench.tasks import DEFAULT_TASK, metrics_of, task_of

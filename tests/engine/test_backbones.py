@@ -12,8 +12,8 @@ from federations import Case, backbone_of, case_of, tiny_case
 
 from fglbench import registry
 from fglbench.datasets.base import Graph, canonical_edges
-from fglbench.federation.federation import TRAIN
 from fglbench.federation.operators import no_dropout
+from fglbench.partition.ratios import TRAIN
 
 
 def one_client(folder: Path, edges: list[tuple[int, int]], x: list[float], *, sparse: bool) -> Case:

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, smooth_l1_loss
 from fglbench.errors import ComponentError
 from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.evaluation import Evaluator
-from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.operators import SparseOperator, no_dropout
 from fglbench.federation.parameters import Parameters, stack
@@ -31,6 +31,7 @@ from fglbench.methods._generator import Generator, Hidden, Recovery, vectors_of
 from fglbench.methods._mending import MEAN, impair, mend
 from fglbench.methods._nearest import Candidates, others_mean
 from fglbench.methods.fedgl import mean_of_holders, nearest, pseudo_labels
+from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import derive, torch_stream
 
 

@@ -43,6 +43,11 @@ def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: t
     return _offset_by_client(own, ptr, device)
 
 
+def dense_rows(rows: np.ndarray | sp.csr_matrix, device: torch.device | str) -> Tensor:
+    """[rows, num_features] of a feature matrix as one tensor, whatever holds it."""
+    return torch.from_numpy(rows if isinstance(rows, np.ndarray) else rows.toarray()).to(device)
+
+
 def _offset_by_client(rows: sp.csr_matrix, ptr: list[int], device: torch.device | str) -> SparseOperator:
     width = rows.shape[1]
     entries = [int(rows.indptr[stop] - rows.indptr[start]) for start, stop in pairwise(ptr)]

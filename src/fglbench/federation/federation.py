@@ -11,8 +11,6 @@ from fglbench.evaluation.metrics import shares
 from fglbench.federation.propagation import Features, Propagated, normalised
 from fglbench.requests import Propagation
 
-TRAIN, VAL, TEST = 1, 2, 3
-
 
 @dataclass(frozen=True)
 class Federation:

@@ -7,9 +7,10 @@ from torch import Tensor
 from fglbench.backbones.base import Backbone
 from fglbench.federation import parameters as stacked
 from fglbench.federation.evaluation import Evaluator
-from fglbench.federation.federation import TEST, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.record import Result
+from fglbench.partition.ratios import TEST
 from fglbench.tasks.base import Task
 
 

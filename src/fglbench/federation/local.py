@@ -26,9 +26,7 @@ LocalStep: TypeAlias = Callable[[Losses, Parameters], Parameters]
 
 def gradients_of(losses: Losses, parameters: Parameters) -> Parameters:
     """The default: each client's gradient of its own loss, all from one backward pass."""
-    found = torch.autograd.grad(losses(parameters).sum(), list(parameters.values()), materialize_grads=True)
-    # The fused optimiser reads memory in the order of the parameters, whatever the strides of a gradient.
-    return {name: gradient.contiguous() for name, gradient in zip(parameters, found, strict=True)}
+    return stacked.gradients(losses(parameters).sum(), parameters)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch.func import functional_call
 from fglbench.backbones import base
 from fglbench.backbones.base import Dropout, Output
 from fglbench.errors import ComponentError
+from fglbench.federation.features import dense_rows
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import Parameters
@@ -112,8 +113,7 @@ class ModuleBackbone(base.Backbone):
         graphs, target_ptr = [], [0]
         for client in clients:
             start, stop = federation.ptr[client : client + 2]
-            own = federation.features[np.arange(start, stop)]
-            x = torch.from_numpy(own if isinstance(own, np.ndarray) else own.toarray()).to(device)
+            x = dense_rows(federation.features[np.arange(start, stop)], device)
             edges = federation.adjacency[start:stop, start:stop].tocoo()
             edge_index = torch.from_numpy(np.stack([edges.col, edges.row]).astype(np.int64)).to(device)
             positions = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start

@@ -53,6 +53,13 @@ def clone(parameters: Mapping[str, Tensor]) -> Parameters:
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in parameters.items()}
 
 
+def gradients(loss: Tensor, parameters: Mapping[str, Tensor]) -> Parameters:
+    """Those of a scalar, one for each parameter; zero for what it does not depend on."""
+    found = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
+    # The fused optimiser reads memory in the order of the parameters, whatever the strides of a gradient.
+    return {name: gradient.contiguous() for name, gradient in zip(parameters, found, strict=True)}
+
+
 def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) -> Parameters:
     """Aggregation: params[c] <- sum_j M[c, j] params[j].
 

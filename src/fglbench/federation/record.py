@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.federation import TEST, VAL, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.local import Trained
 from fglbench.federation.parameters import Parameters
+from fglbench.partition.ratios import TEST, VAL
 from fglbench.tasks.base import Task
 
 MOST_CLIENTS_IN_EVERY_ROUND = 100  # 100 rounds of as many clients are 4 MB of mixing matrices

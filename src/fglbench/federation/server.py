@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.optimiser import Adam
-from fglbench.federation.parameters import Parameters, stack
+from fglbench.federation.parameters import Parameters, gradients, stack
 
 
 class ServerModel:
@@ -31,10 +31,9 @@ class ServerModel:
     def step(self, loss: Callable[[Parameters], Tensor]) -> float:
         """One step along the gradient of a loss (a scalar of the parameters); returns the loss before it."""
         found = loss(self.parameters)
-        values = torch.autograd.grad(found, list(self.parameters.values()), materialize_grads=True)
-        gradients = {name: value.contiguous() for name, value in zip(self.parameters, values, strict=True)}
+        own = gradients(found, self.parameters)
         with torch.no_grad():
-            self._optimiser.step(np.zeros(1, dtype=np.int64), slice(0, 1), self.parameters, gradients)
+            self._optimiser.step(np.zeros(1, dtype=np.int64), slice(0, 1), self.parameters, own)
         return float(found.detach())
 
     def values(self) -> Parameters:

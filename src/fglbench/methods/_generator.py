@@ -12,14 +12,16 @@ from torch.nn.functional import cross_entropy, mse_loss, smooth_l1_loss
 
 from fglbench.backbones import sage
 from fglbench.backbones.base import Backbone, Dropout, Output, linear_layers
-from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.features import dense_rows
+from fglbench.federation.federation import Federation
 from fglbench.federation.operators import SparseOperator, client_means, no_dropout, stacked_bias, stacked_linear
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.partly_dense import PartlyDenseRows
 from fglbench.federation.propagation_batch import PropagationBatch, propagation_batch
 from fglbench.methods import base
 from fglbench.methods._mending import MEAN, impair, mend, some_clients
-from fglbench.methods._nearest import Candidates, dense_rows, others_mean
+from fglbench.methods._nearest import Candidates, others_mean
+from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import derive
 from fglbench.tasks.base import Objective
 
@@ -98,7 +100,7 @@ class Hidden:
             if first < last:
                 found = candidates.nearest(vectors[first:last], allowed)
                 chosen[first:last] = rows[found[:, 0]]
-        return dense_rows(self._features[chosen], vectors)
+        return dense_rows(self._features[chosen], vectors.device)
 
     def mended_batch(self, vectors: Tensor) -> PropagationBatch:
         """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""

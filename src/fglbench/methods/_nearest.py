@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fglbench.federation.features import dense_rows
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import SparseOperator
 
@@ -83,9 +84,4 @@ def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, c
     indptr = np.arange(len(clients) + 1) * others
     shares = np.full(indptr[-1], 1.0 / others, dtype=np.float32)
     pick = sp.csr_matrix((shares, np.concatenate(chosen), indptr), shape=(len(clients), len(federation.labels)))
-    return dense_rows(pick @ federation.features, vectors)
-
-
-def dense_rows(rows: np.ndarray | sp.csr_matrix, like: Tensor) -> Tensor:
-    """[rows, num_features] of the kind of another tensor."""
-    return torch.from_numpy(rows if isinstance(rows, np.ndarray) else rows.toarray()).to(like)
+    return dense_rows(pick @ federation.features, vectors.device)

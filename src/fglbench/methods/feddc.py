@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.federation import TRAIN
 from fglbench.federation.parameters import Parameters, by_client, rows_of, weighted_sum
 from fglbench.methods import base, fedavg
 from fglbench.methods._mean_gradients import MeanGradients
+from fglbench.partition.ratios import TRAIN
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

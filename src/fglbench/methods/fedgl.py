@@ -35,10 +35,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from fglbench.federation.batch import Batch
-from fglbench.federation.federation import TEST, TRAIN, VAL, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
+from fglbench.partition.ratios import TEST, TRAIN, VAL
 from fglbench.settings import AggregatedSettings, Field
 
 VERSION = 4

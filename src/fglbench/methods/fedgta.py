@@ -37,11 +37,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from fglbench.federation.federation import TRAIN, Federation
+from fglbench.federation.federation import Federation
 from fglbench.federation.modes import full_precision
 from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import rows_of
 from fglbench.methods import base
+from fglbench.partition.ratios import TRAIN
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -121,8 +122,7 @@ class Graph:
         operator: [N, N] symmetric D^(-1/2) (A + I) D^(-1/2), whatever the backbone's operator is.
         degrees: [N, 1] neighbours without the node itself.
         client_mean: [C, N] averages rows per client.
-        sizes: [C] nodes.
-        client_of: [N] client of each row.
+        sizes, client_of: [C] nodes of each client, and [N] the client of each row.
         training: [N, 1] bool, training nodes.
         known: [N, classes] their labels, one-hot; zero in other rows.
     """

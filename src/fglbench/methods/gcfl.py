@@ -31,10 +31,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.federation import TRAIN
 from fglbench.federation.modes import full_precision
 from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base
+from fglbench.partition.ratios import TRAIN
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fglbench.evaluation.metrics import means, shares
+from fglbench.evaluation.metrics import means
 from fglbench.settings import ComponentSettings
-from fglbench.tasks import base
-from fglbench.tasks.base import Arrays, Targets
+from fglbench.tasks._nodes import ROLES, NodeObjective, NodeTask
+from fglbench.tasks.base import Targets
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,19 +23,17 @@ if TYPE_CHECKING:
 
 VERSION = 1
 METRICS = {"r2": "higher"}
-_ROLES = {"val": 2, "test": 3}
 
 
 class Settings(ComponentSettings):
     pass
 
 
-class SquaredError(base.Objective):
+class SquaredError(NodeObjective):
     """The mean squared error over a client's training nodes."""
 
     def __init__(self, federation: "Federation"):
-        self.targets = np.flatnonzero(federation.role == 1)
-        self.counts = federation.count(1)
+        super().__init__(federation)
         self._federation = federation
 
     def loss(self, step: "Step") -> "Tensor":
@@ -43,7 +41,9 @@ class SquaredError(base.Objective):
         return (step.batch.client_mean @ errors).squeeze(1)
 
 
-class Task(base.Task):
+class Task(NodeTask):
+    sums = "r2"
+
     def outputs(self, federation: "Federation") -> int:
         return federation.num_features
 
@@ -58,24 +58,12 @@ class Task(base.Task):
 
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
         """`<role>_r2` [C]: sums over the nodes; where clients share nodes `<role>_node_mean`, every node once."""
-        rows = federation.role == _ROLES[role]
+        rows = federation.role == ROLES[role]
         found = predictions[rows].astype(np.float64)
         kept = {f"{role}_r2": np.bincount(federation.client_of[rows], found, minlength=federation.num_clients)}
         if federation.share is not None:
             kept[f"{role}_node_mean"] = np.array(node_mean(found, federation.share[rows]), dtype=np.float64)
         return kept
-
-    def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
-        return base.each_of(kept[f"{role}_r2"], sizes)
-
-    def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
-        """R2."""
-        if mean == "nodes" and f"{role}_node_mean" in kept:
-            return kept[f"{role}_node_mean"]
-        return base.mean_of(kept[f"{role}_r2"], sizes, mean)
-
-    def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
-        return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
 
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
@@ -95,8 +83,6 @@ def node_mean(values: np.ndarray, share: np.ndarray) -> float | None:
 
 def features_of(batch: "Batch", federation: "Federation") -> "Tensor":
     """[targets, num_features] features of a batch's targets."""
-    import torch
+    from fglbench.federation.features import dense_rows
 
-    rows = federation.features[batch.targets.cpu().numpy()]
-    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-    return torch.from_numpy(dense).to(batch.targets.device)
+    return dense_rows(federation.features[batch.targets.cpu().numpy()], batch.targets.device)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fglbench.evaluation.metrics import scores, shares
+from fglbench.evaluation.metrics import scores
 from fglbench.evaluation.ranking import ranking_scores
 from fglbench.settings import ComponentSettings
-from fglbench.tasks import base
-from fglbench.tasks.base import Arrays, Targets
+from fglbench.tasks._nodes import ROLES, NodeObjective, NodeTask
+from fglbench.tasks.base import Targets
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,19 +28,14 @@ METRICS = {
     "loss": "lower",
 }
 OF_LOGITS = ("auc", "ap", "loss")
-_ROLES = {"train": 1, "val": 2, "test": 3}
 
 
 class Settings(ComponentSettings):
     pass
 
 
-class CrossEntropy(base.Objective):
+class CrossEntropy(NodeObjective):
     """The mean cross-entropy over a client's training nodes."""
-
-    def __init__(self, federation: "Federation"):
-        self.targets = np.flatnonzero(federation.role == _ROLES["train"])
-        self.counts = federation.count(_ROLES["train"])
 
     def loss(self, step: "Step") -> "Tensor":
         from torch.nn.functional import cross_entropy
@@ -49,8 +44,9 @@ class CrossEntropy(base.Objective):
         return (step.batch.client_mean @ losses.unsqueeze(1)).squeeze(1)
 
 
-class Task(base.Task):
+class Task(NodeTask):
     predicts_classes = True
+    sums = "correct"
 
     def outputs(self, federation: "Federation") -> int:
         return federation.classes
@@ -65,24 +61,12 @@ class Task(base.Task):
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
         """`<role>_correct` [C] int64: nodes whose class is right; where clients share nodes `<role>_node_mean`, the
         accuracy in which every node counts once."""
-        asked, share = federation.role == _ROLES[role], federation.share
+        asked, share = federation.role == ROLES[role], federation.share
         right = asked & (predictions == federation.labels)
         kept = {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
         if share is not None:
             kept[f"{role}_node_mean"] = share[right].sum() / share[asked].sum() if asked.any() else np.array(np.nan)
         return kept
-
-    def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
-        """Accuracy."""
-        if mean == "nodes" and f"{role}_node_mean" in kept:
-            return kept[f"{role}_node_mean"]
-        return base.mean_of(kept[f"{role}_correct"], sizes, mean)
-
-    def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
-        return base.each_of(kept[f"{role}_correct"], sizes)
-
-    def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
-        return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
 
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray

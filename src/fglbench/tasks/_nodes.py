@@ -1,0 +1,45 @@
+"""What tasks of nodes have in common: targets are nodes with a role, and a score is a mean over them."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fglbench.evaluation.metrics import shares
+from fglbench.partition.ratios import TEST, TRAIN, VAL
+from fglbench.tasks import base
+from fglbench.tasks.base import Arrays, Targets
+
+if TYPE_CHECKING:
+    from fglbench.federation.federation import Federation
+
+ROLES = {"val": VAL, "test": TEST}
+
+
+class NodeObjective(base.Objective):
+    """Local training learns from the training nodes."""
+
+    def __init__(self, federation: "Federation"):
+        self.targets = np.flatnonzero(federation.role == TRAIN)
+        self.counts = federation.count(TRAIN)
+
+
+class NodeTask(base.Task):
+    """A task whose history keeps the score's sum over each client's nodes, and where clients share nodes
+    `<role>_node_mean`, in which every node counts once.
+
+    Attributes:
+        sums: `<role>_<sums>` [C] are these sums.
+    """
+
+    sums: str
+
+    def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
+        if mean == "nodes" and f"{role}_node_mean" in kept:
+            return kept[f"{role}_node_mean"]
+        return base.mean_of(kept[f"{role}_{self.sums}"], sizes, mean)
+
+    def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
+        return base.each_of(kept[f"{role}_{self.sums}"], sizes)
+
+    def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
+        return Targets(labels[split["nodes"]], split["ptr"], split["role"], shares(split["nodes"]))
