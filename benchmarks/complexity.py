@@ -36,11 +36,10 @@ from fglbench.datasets.base import Graph  # noqa: E402
 from fglbench.datasets.sbm import generate  # noqa: E402
 from fglbench.datasets.spec import SbmSettings  # noqa: E402
 from fglbench.federation.evaluation import Evaluator  # noqa: E402
-from fglbench.federation.federation import VAL  # noqa: E402
 from fglbench.federation.loop import train  # noqa: E402
 from fglbench.federation.memory import keep_freed_memory  # noqa: E402
 from fglbench.methods.base import Method  # noqa: E402
-from fglbench.partition.ratios import TEST, TRAIN  # noqa: E402
+from fglbench.partition.ratios import TEST, TRAIN, VAL  # noqa: E402
 from fglbench.stages.preprocess import load_federation  # noqa: E402
 
 LOCAL_EPOCHS, SEED = 3, 0
