@@ -70,13 +70,21 @@ def round_on(
     of_all = torch.zeros(federation.num_clients)
     of_all[list(clients)] = torch.tensor(weights, dtype=torch.float32)
     return base.ClientRound(
-        0, np.array(clients), of_all, {}, {}, schedule_of(), lambda: torch.tensor(soft).log(), lambda _: np.zeros(2)
+        0,
+        np.array(clients),
+        of_all.long().numpy(),
+        of_all,
+        {},
+        {},
+        schedule_of(),
+        lambda: torch.tensor(soft).log(),
+        lambda _: np.zeros(2),
     )
 
 
 def mixed(method: base.Method, round: base.ClientRound, uploads: base.Messages) -> torch.Tensor:
     """The server's matrix for what the clients of a round upload."""
-    at_server = base.Round(round.number, round.clients, round.weights, {}, {}, round.schedule, uploads)
+    at_server = base.Round(round.number, round.clients, round.counts, round.weights, {}, {}, round.schedule, uploads)
     return method.aggregate(at_server)[base.SHARED]
 
 

@@ -436,7 +436,7 @@ def test_who_sits_out_keeps_pseudo_labels_and_edges(tiny: Case) -> None:
     size = int((~away).sum())
     weights = torch.zeros(3).index_fill(0, torch.from_numpy(drawn), 1.0)
     sent = {"predictions": torch.eye(3)[[2] * size], "embeddings": torch.ones(size, 4)}
-    round = base.Round(1, drawn, weights, {}, {}, schedule_of(), sent)
+    round = base.Round(1, drawn, weights.long().numpy(), weights, {}, {}, schedule_of(), sent)
     method.server_update(round, {})
     np.testing.assert_array_equal(method._labels, np.where(away, labels, other))
     assert (method._edges != edges)[away].nnz == 0

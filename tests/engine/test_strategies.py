@@ -296,12 +296,13 @@ def test_gcfl_plus_sends_one_number_a_client(five: Case) -> None:
 
 def fake_round(number: int, case: Case, updates: np.ndarray, **uploads: torch.Tensor) -> base.Round:
     """A round in which client c moved by updates[c] from zero."""
-    sizes = torch.from_numpy(case.federation().count(TRAIN)).float()
+    counts = case.federation().count(TRAIN)
+    sizes = torch.from_numpy(counts).float()
     moved = torch.from_numpy(updates).float()
     clients = np.flatnonzero(sizes.numpy() > 0)
     received = {"w": torch.zeros_like(moved)}
     own = {"w": torch.where(sizes[:, None] > 0, moved, 0.0)}
-    return base.Round(number, clients, sizes, own, received, schedule_of(), uploads)
+    return base.Round(number, clients, counts, sizes, own, received, schedule_of(), uploads)
 
 
 def test_gcfl_finds_the_clusters_that_updates_make(five: Case) -> None:

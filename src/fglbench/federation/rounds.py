@@ -141,10 +141,12 @@ class Rounds:
 
     def _client_round(self, active: np.ndarray) -> ClientRound:
         counted = np.isin(np.arange(self._setup.clients), active) | (self._left & self._phase.leavers_count)
-        weights = np.where(counted, self._objective.counts, 0).astype(np.float32)
+        counts = self._objective.counts
+        weights = np.where(counted, counts, 0).astype(np.float32)
         return ClientRound(
             self.number,
             active,
+            counts,
             torch.from_numpy(weights).to(self._setup.device),
             self.trained,
             self.received,
@@ -164,7 +166,8 @@ class Rounds:
         held = {name: round.parameters[name] for name in self._shared}
         sent = self._protected(held, round.clients)
         mixed = dict(sent)
-        at_server = Round(round.number, round.clients, round.weights, sent, self._answered, round.schedule, uploads)
+        known = round.number, round.clients, round.counts, round.weights
+        at_server = Round(*known, sent, self._answered, round.schedule, uploads)
         for group, weights in self._method.aggregate(at_server).items():
             mixed |= stacked.mix(sent, self._groups[group], weights)
             if self.mixing is None and weights.dim() == 2:  # a common row says no more than who trained

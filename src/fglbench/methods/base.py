@@ -64,7 +64,8 @@ class ClientRound:
     Attributes:
         number: 0-based, of the phase.
         clients: [S] int64 ids of the clients that trained.
-        weights: [C] float32 training targets of the clients that count, 0 for the others.
+        counts: [C] int64 training targets of each client.
+        weights: [C] float32 the same of the clients that count in this round, 0 for the others.
         parameters: [C, ...] after local training, buffers among them.
         received: [C, ...] at the start of the round.
         schedule: rounds and local optimiser.
@@ -75,6 +76,7 @@ class ClientRound:
 
     number: int
     clients: np.ndarray
+    counts: np.ndarray
     weights: Tensor
     parameters: Parameters
     received: Parameters
@@ -88,7 +90,7 @@ class Round:
     """The same round as the server's hooks see it.
 
     Attributes:
-        number, clients, weights, schedule: as in `ClientRound`.
+        number, clients, counts, weights, schedule: as in `ClientRound`.
         parameters: [C, ...] of every group as the clients uploaded it; of those that did not train, what they hold.
         received: [C, ...] of the same names, as the server sent them at the start of the round.
         uploads: what the method's `upload` gave.
@@ -96,6 +98,7 @@ class Round:
 
     number: int
     clients: np.ndarray
+    counts: np.ndarray
     weights: Tensor
     parameters: Parameters
     received: Parameters

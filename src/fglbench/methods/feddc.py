@@ -32,7 +32,6 @@ from torch import Tensor
 from fglbench.federation.parameters import Parameters, by_client, rows_of, weighted_sum
 from fglbench.methods import base, fedavg
 from fglbench.methods._mean_gradients import MeanGradients
-from fglbench.partition.ratios import TRAIN
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -49,7 +48,6 @@ class Settings(ComponentSettings):
 class Method(fedavg.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self._sizes = self.federation.count(TRAIN)
         self._mean = MeanGradients(self.federation.num_clients)
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._literal = self.settings.variant == "openfgl"
@@ -82,11 +80,11 @@ class Method(fedavg.Method):
 
     def _lengths(self, round: base.ClientRound | base.Round) -> Tensor:
         """[S] float32: K lr of the round's clients."""
-        steps = round.schedule.steps(self._sizes[round.clients])
+        steps = round.schedule.steps(round.counts[round.clients])
         return torch.from_numpy((round.schedule.lr * steps).astype(np.float32)).to(round.weights.device)
 
     def server_update(self, round: base.Round, mixed: Parameters) -> None:
-        everyone = torch.from_numpy((self._sizes / self._sizes.sum()).astype(np.float32)).to(round.weights.device)
+        everyone = torch.from_numpy((round.counts / round.counts.sum()).astype(np.float32)).to(round.weights.device)
         rows, trained, lengths = rows_of(round.clients), self.aggregate(round)[base.SHARED], self._lengths(round)
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]

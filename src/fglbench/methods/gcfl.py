@@ -34,7 +34,6 @@ from torch import Tensor
 from fglbench.federation.modes import full_precision
 from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base
-from fglbench.partition.ratios import TRAIN
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -51,7 +50,6 @@ class Method(base.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.cluster = np.zeros(self.federation.num_clients, dtype=np.int64)
-        self._sizes = self.federation.count(TRAIN)
         self._trained = np.zeros(self.federation.num_clients, dtype=bool)
         self._unit = 0.0  # of the thresholds, after the first round
         self._updates: Parameters = {}  # dtheta_j of the last time each client trained, [C, ...]
@@ -64,7 +62,7 @@ class Method(base.Method):
             products = self._products()
             self._unit = self._unit or (_longest(products) if self.settings.relative else 1.0)
             if round.number >= self.settings.first_round:
-                self._split_clusters(products)
+                self._split_clusters(products, round.counts)
         if not self.cluster.any():
             return {base.SHARED: round.weights / round.weights.sum()}
         cluster = torch.from_numpy(self.cluster).to(round.weights.device)
@@ -85,13 +83,13 @@ class Method(base.Method):
             ]
         return torch.stack(products).sum(0).cpu().double().numpy()
 
-    def _split_clusters(self, products: np.ndarray) -> None:
+    def _split_clusters(self, products: np.ndarray, counts: np.ndarray) -> None:
         for number in range(self.cluster.max() + 1):
             members = np.flatnonzero((self.cluster == number) & self._trained)
             own = products[np.ix_(members, members)]
-            if len(members) > 2 and self._disagree(own, self._sizes[members]) and self.ready(members):
+            if len(members) > 2 and self._disagree(own, counts[members]) and self.ready(members):
                 first, second = minimum_cut(self.similarities(own, members))
-                smaller = min(first, second, key=lambda part: (self._sizes[members[part]].sum(), -part[0]))
+                smaller = min(first, second, key=lambda part: (counts[members[part]].sum(), -part[0]))
                 self.cluster[members[smaller]] = self.cluster.max() + 1
                 self.was_split(members)
 

@@ -21,7 +21,6 @@ from torch import Tensor
 from fglbench.federation.parameters import Parameters, rows_of, weighted_sum
 from fglbench.methods import base
 from fglbench.methods._mean_gradients import MeanGradients
-from fglbench.partition.ratios import TRAIN
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -34,8 +33,6 @@ class Settings(ComponentSettings):
 class Method(base.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        sizes = self.federation.count(TRAIN)
-        self._weights = (sizes if self.settings.weights == "nodes" else sizes > 0).astype(np.float32)
         self._mean = MeanGradients(self.federation.num_clients)
         self._own: Parameters = {}  # c_i, [C, ...]
         self._common: Parameters = {}  # c, [1, ...]
@@ -69,7 +66,8 @@ class Method(base.Method):
         return {base.SHARED: weights / weights.sum()}
 
     def server_update(self, round: base.Round, mixed: Parameters) -> None:
-        shares = torch.from_numpy((self._weights / self._weights.sum())[round.clients]).to(round.weights.device)
+        sizes = (round.counts if self.settings.weights == "nodes" else round.counts > 0).astype(np.float32)
+        shares = torch.from_numpy((sizes / sizes.sum())[round.clients]).to(round.weights.device)
         for name, change in round.uploads.items():
             common = self._common.setdefault(name, torch.zeros_like(round.parameters[name][:1]))
             common += weighted_sum(shares, change)
