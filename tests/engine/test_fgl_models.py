@@ -227,7 +227,7 @@ def test_losses_of_the_generator_against_a_plain_loop(tmp_path: Path, others: bo
     hidden = generator.batch(federation, clients)
     output = generator.forward(parameters, hidden, no_dropout)
     number = settings.epochs if others else settings.epochs - 1  # the first federated epoch, and the one before it
-    step: Any = base.Step(number, 0, clients, parameters, parameters, {}, output, hidden, schedule_of())  # type: ignore[arg-type]
+    step: Any = base.Step(0, number, 0, clients, parameters, parameters, {}, output, hidden, schedule_of())  # type: ignore[arg-type]
     losses = Recovery(settings, generator, federation).loss(step)
     expected = plain_losses(parameters, settings, federation, others)
     np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-4)

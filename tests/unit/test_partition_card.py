@@ -8,7 +8,7 @@ import pytest
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.partition.base import Assignment
 from fglbench.partition.card import mean_cosine_distance, partition_card
-from fglbench.partition.split import NONE, TEST, TRAIN, VAL
+from fglbench.partition.split import NONE, TEST, TRAIN, VAL, counts_of
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def six_nodes() -> Graph:
 def test_hand_worked_card(six_nodes):
     parts = [np.array([0, 1, 3]), np.array([2, 4, 5])]
     roles = [np.array([TRAIN, TEST, VAL], np.int8), np.array([TRAIN, VAL, NONE], np.int8)]
-    card = partition_card(six_nodes, Assignment(parts, ["a note"]), roles)
+    card = partition_card(six_nodes, Assignment(parts, ["a note"]), counts_of(roles))
     assert card == {
         "nodes": [3, 3],
         "edges": [1, 0],  # 0-1 alone is inside a client
@@ -44,7 +44,7 @@ def test_hand_worked_card(six_nodes):
 
 def test_shared_nodes_count_an_edge_as_missing_only_if_no_client_has_it(six_nodes):
     parts = [np.array([0, 1, 2]), np.array([1, 2, 3])]
-    card = partition_card(six_nodes, Assignment(parts), [np.zeros(3, np.int8)] * 2)
+    card = partition_card(six_nodes, Assignment(parts), counts_of([np.zeros(3, np.int8)] * 2))
     assert card["edges"] == [3, 2]
     assert card["cut_edges"] == 1  # 3-4; the edge 1-2 is in both clients
 
@@ -54,7 +54,7 @@ def test_copies_and_what_is_not_covered_are_counted(six_nodes):
     parts = [np.array([0, 1, 2]), np.array([1, 2, 3])]
     copies = [np.array([False, True, True]), np.zeros(3, dtype=bool)]
     assignment = Assignment(parts, copies=copies, held_out=np.array([5]), held_out_clients=(1,))
-    card = partition_card(six_nodes, assignment, [np.zeros(3, np.int8)] * 2)
+    card = partition_card(six_nodes, assignment, counts_of([np.zeros(3, np.int8)] * 2))
     assert card["edges"] == [2, 2]  # 0-1 and 0-2, not 1-2; 1-2 and 2-3
     assert card["cut_edges"] == 1
     assert card["copies"] == [2, 0]
@@ -65,7 +65,7 @@ def test_copies_and_what_is_not_covered_are_counted(six_nodes):
 def test_graph_without_edges_has_no_missing_links():
     graph = Graph(np.zeros((2, 0), np.int64), np.ones((3, 1), np.float32), np.array([-1, -1, -1]), 2)
     assignment = Assignment([np.array([0, 1]), np.array([2])])
-    card = partition_card(graph, assignment, [np.zeros(2, np.int8), np.zeros(1, np.int8)])
+    card = partition_card(graph, assignment, counts_of([np.zeros(2, np.int8), np.zeros(1, np.int8)]))
     assert (card["edges"], card["cut_edges"], card["missing_link_share"]) == ([0, 0], 0, 0.0)
     assert card["cosine_distance"] is None
     assert card["without"] == {"train": [0, 1], "val": [0, 1], "test": [0, 1]}

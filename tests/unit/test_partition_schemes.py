@@ -20,7 +20,7 @@ from fglbench.partition.base import Assignment, assign_clients
 from fglbench.partition.card import partition_card
 from fglbench.partition.schemes import random as random_scheme
 from fglbench.partition.schemes.dirichlet import Settings as DirichletSettings
-from fglbench.partition.split import SplitSettings, assign_roles, draw_held_out
+from fglbench.partition.split import SplitSettings, assign_roles, counts_of, draw_held_out
 from fglbench.partition.subgraph import induced_edges
 from fglbench.seeding import numpy_stream
 from fglbench.stages.split import load_split, split
@@ -66,7 +66,7 @@ def test_every_node_once_and_every_edge_accounted_for(scheme, kind, clients):
     assert all(part.dtype == np.int64 and (np.diff(part) > 0).all() for part in assignment.parts)
     assert np.sort(np.concatenate(assignment.parts)).tolist() == list(range(graph.num_nodes))
     roles = [np.zeros(len(part), dtype=np.int8) for part in assignment.parts]
-    card = partition_card(graph, assignment, roles)
+    card = partition_card(graph, assignment, counts_of(roles))
     assert sum(card["edges"]) + card["cut_edges"] == GRAPHS[kind].number_of_edges()
     assert sum(card["nodes"]) == graph.num_nodes
 
@@ -321,7 +321,7 @@ def test_dirichlet_alpha_sets_the_skew():
 
     def distance(alpha: float) -> float:
         parts = assign_clients(graph, "empty", "dirichlet", 5, {"alpha": alpha}, seed=0).parts
-        return partition_card(graph, Assignment(parts), [np.zeros(len(part), np.int8) for part in parts])[
+        return partition_card(graph, Assignment(parts), counts_of([np.zeros(len(part), np.int8) for part in parts]))[
             "cosine_distance"
         ]
 

@@ -19,7 +19,15 @@ from fglbench.partition.ratios import (
     rounded,
     shuffle_roles,
 )
-from fglbench.partition.split import SplitSettings, assign_roles, check_roles, clients_without, draw_per_class
+from fglbench.partition.split import (
+    SplitSettings,
+    assign_roles,
+    check_roles,
+    clients_without,
+    counts_of,
+    draw_per_class,
+    refuse_empty,
+)
 
 DEFAULT = (0.2, 0.4, 0.4)
 
@@ -29,8 +37,11 @@ def counts_by_class(labels: np.ndarray, role: np.ndarray, code: int) -> list[int
 
 
 def split_of(labels, parts, seed=0, masks=None, of: dict | None = None, **chosen):
-    assignment = Assignment(list(parts), **(of or {}))
-    return assign_roles(np.asarray(labels), assignment, SplitSettings(**chosen), seed, "toy", "random", masks or {})
+    assignment, settings = Assignment(list(parts), **(of or {})), SplitSettings(**chosen)
+    roles = assign_roles(np.asarray(labels), assignment, settings, seed, "toy", "random", masks or {})
+    if settings.empty == "error":
+        refuse_empty(counts_of(roles), assignment.held_out_clients, f"{len(parts)} clients")
+    return roles
 
 
 @pytest.mark.parametrize(
@@ -291,7 +302,7 @@ def test_held_out_clients_are_tested_and_nothing_else():
     roles = split_of(labels, parts, masks=masks, of=of, kind="public")
     assert roles[0].tolist() == [TRAIN, VAL, TEST] * 3 + [TRAIN]
     assert roles[1].tolist() == [NONE, TEST, NONE, NONE, TEST]
-    with pytest.raises(PartitionError, match=r"2 clients: no test nodes at clients \[1\]\."):
+    with pytest.raises(PartitionError, match=r"2 clients: no test targets at clients \[1\]\."):
         split_of(np.where(np.arange(15) < 10, 0, -1), parts, of=of, empty="error")
 
 
@@ -335,8 +346,10 @@ def test_clients_that_lack_a_role_are_kept_or_refused():
     labels = np.array([0] * 10 + [0] + [-1, -1])
     parts = [np.arange(10), np.array([10]), np.array([11, 12])]
     roles = split_of(labels, parts)
-    assert clients_without(roles) == {"train": [1, 2], "val": [2], "test": [1, 2]}
-    with pytest.raises(PartitionError, match=r"3 clients: no train nodes at clients \[1, 2\], no val nodes at .*\[2\]"):
+    assert clients_without(counts_of(roles)) == {"train": [1, 2], "val": [2], "test": [1, 2]}
+    with pytest.raises(
+        PartitionError, match=r"3 clients: no train targets at .*\[1, 2\], no val targets at .*\[2\]"
+    ):
         split_of(labels, parts, empty="error")
     assert len(split_of(labels[:10], parts[:1], empty="error")) == 1
 

@@ -27,6 +27,9 @@ from fglbench.federation.propagation_batch import DrawNeighbours, propagation_ba
 from fglbench.requests import Propagation
 from fglbench.samplers.base import Sampler
 
+EMBEDDING = 64
+"""Width of the embeddings of a backbone without a setting `hidden`."""
+
 Dropout: TypeAlias = ClientDropout | NoDropout
 """`dropout(x, ptr)` for rows grouped by client; `dropout.training` says whether a pass belongs to a training step."""
 
@@ -41,12 +44,14 @@ class Output:
             themselves where the classifier is the only layer.
         hidden_level: that level of the batch.
         buffers: new values [S, ...] of buffers that a training pass updates.
+        penalty: [S] what the model itself adds to the loss of its clients in a training pass.
     """
 
     logits: Tensor
     hidden: Tensor
     hidden_level: int = 0
     buffers: Parameters = field(default_factory=dict)
+    penalty: Tensor | None = None
 
     def representation(self, batch: Batch) -> Tensor:
         """`hidden` of the batch's output rows, [outputs, width]."""
@@ -60,6 +65,7 @@ class Backbone(ABC):
         settings: the resolved settings.
         features: columns of the node features.
         outputs: columns of its last layer.
+        embeds: whether these are an embedding of the node, for a task that reads no more from a backbone.
         propagation: what preprocessing makes for it.
         hops: applications of the operator inside the first linear map.
         propagations: applications after it.
@@ -82,10 +88,11 @@ class Backbone(ABC):
     sampler: Callable[[sp.csr_matrix], Sampler] | None = None
     neighbours: int | None = None
 
-    def __init__(self, settings: Any, features: int, outputs: int):
+    def __init__(self, settings: Any, features: int, outputs: int | None):
         self.settings = settings
         self.features = features
-        self.outputs = outputs
+        self.embeds = outputs is None
+        self.outputs: int = getattr(settings, "hidden", EMBEDDING) if outputs is None else outputs
         self.propagation: Propagation = settings.propagation()
 
     @abstractmethod

@@ -54,7 +54,7 @@ class Settings(ComponentSettings):
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, outputs: int):
+    def __init__(self, settings: Any, features: int, outputs: int | None):
         super().__init__(settings, features, outputs)
         self.hops = settings.hops
         self.branches = settings.hops + 1

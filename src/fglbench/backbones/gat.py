@@ -42,7 +42,7 @@ class Settings(ComponentSettings):
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, outputs: int):
+    def __init__(self, settings: Any, features: int, outputs: int | None):
         super().__init__(settings, features, outputs)
         self.hops = 0
         self.propagations = settings.depth
@@ -51,7 +51,7 @@ class Backbone(base.Backbone):
         self._heads = [settings.heads] * last + [1]
         self.edge_values = _COPIES_OF_EDGES * sum(self._heads)
         each = -(-settings.hidden // settings.heads)
-        self._widths = base.widths(features, each * settings.heads, outputs, settings.depth)
+        self._widths = base.widths(features, each * settings.heads, self.outputs, settings.depth)
 
     def initial(self, generator: torch.Generator) -> Parameters:
         parameters = {}

@@ -36,7 +36,7 @@ class Settings(ComponentSettings):
 
 
 class Backbone(base.Backbone):
-    def __init__(self, settings: Any, features: int, outputs: int):
+    def __init__(self, settings: Any, features: int, outputs: int | None):
         super().__init__(settings, features, outputs)
         self.hops = 1
         self.propagations = settings.depth - 1

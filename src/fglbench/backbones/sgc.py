@@ -31,6 +31,6 @@ class Settings(ComponentSettings):
 
 
 class Backbone(mlp.Backbone):
-    def __init__(self, settings: Any, features: int, outputs: int):
+    def __init__(self, settings: Any, features: int, outputs: int | None):
         super().__init__(settings, features, outputs)
         self.hops = settings.hops

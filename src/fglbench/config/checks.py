@@ -14,9 +14,9 @@ from fglbench.config.partition_files import may_hold_out, partition_file_problem
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
-from fglbench.partition.split import held_out_nodes
+from fglbench.partition.split import OF_ANY_TASK, held_out_nodes
 from fglbench.reporting.quantities import OF_RUNS
-from fglbench.tasks import metrics_of, metrics_of_logits
+from fglbench.tasks import has_own_roles, metrics_of, metrics_of_logits
 
 _PRINTED = {
     "dataset": ("dataset",),
@@ -45,7 +45,7 @@ def study_problems(study: Study) -> list[str]:
         ]
         twice = _duplicates(key, resolved, _entry_text)
         found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
-    found += _task_problems(study.protocol.task)
+    found += _task_problems(study.protocol.task) or _own_role_problems(study)
     found += _duplicates("clients", study.clients, str)
     found += seed_problems("seeds", study.seeds)
     found += change_problems(study)
@@ -155,6 +155,30 @@ def _task_problems(task: Entry) -> list[str]:
     given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
     beside = [f"protocol.task.{key}: a task has a name and settings alone." for key, value in given.items() if value]
     return beside or settings_problems("protocol.task", "task", task)
+
+
+def _own_role_problems(study: Study) -> list[str]:
+    """Settings of the protocol that speak of nodes with roles, under a task that draws roles of its own."""
+    name = study.protocol.task.name
+    if not has_own_roles(name):
+        return []
+    protocols = {"protocol": study.protocol.model_dump(exclude_unset=True)}
+    protocols |= {f"datasets[{index}].protocol": entry.protocol for index, entry in enumerate(study.datasets)}
+    found = []
+    for where, given in protocols.items():
+        if given.get("setting", "transductive") != "transductive":
+            found.append(f"{where}.setting: {name} draws roles of its own; leave it transductive.")
+        found += [
+            f"{where}.split.{key}: {name} draws roles of its own, see its settings; leave '{key}' out."
+            for key in given.get("split") or {}
+            if key not in OF_ANY_TASK
+        ]
+    for key in ("global_test", "logits"):
+        if getattr(study.protocol, key):
+            found.append(f"protocol.{key}: {name} has no use for it; leave it out.")
+    if study.training.batch_size:
+        found.append(f"training.batch_size: {name} trains on all nodes of a client at once; leave it out.")
+    return found
 
 
 def _protocol_problems(study: Study) -> list[str]:

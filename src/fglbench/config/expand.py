@@ -24,7 +24,8 @@ from fglbench.config.partition_files import FILE, content_of
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
-from fglbench.tasks import DEFAULT_TASK
+from fglbench.partition.split import OF_ANY_TASK
+from fglbench.tasks import DEFAULT_TASK, has_own_roles
 
 
 @dataclass(frozen=True)
@@ -178,13 +179,17 @@ def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol
     if entry.name == FILE:
         path = settings.pop("path")
         settings["sha256"], file = content_of(path), str(Path(path).absolute())
+    split, task = protocol.split.spec(), {}
+    if has_own_roles(protocol.task.name):
+        split, task = {name: split[name] for name in OF_ANY_TASK if name in split}, _task_spec(protocol.task)
     spec = {
         "dataset": dataset.spec,
         "scheme": entry.name,
         "version": declared.version,
         "settings": settings,
         "clients": clients,
-        "split": protocol.split.spec(),
+        "split": split,
+        **task,
         "split_version": OVERLAPPING_SPLIT_VERSION if overlaps else SPLIT_VERSION,
     }
     return Part(slug(f"{entry.name}-k{clients}", spec), spec, file)

@@ -80,13 +80,19 @@ class Protocol(Section):
     task: Annotated[Entry, BeforeValidator(_task, json_schema_input_type=str | Entry)] = Field(
         Entry(name=DEFAULT_TASK), description="What is predicted, trained for and scored."
     )
-    split: SplitSettings = Field(SplitSettings(), description="Roles of the nodes.")
+    split: SplitSettings = Field(
+        SplitSettings(), description="Roles of the nodes; a task that draws roles of its own has settings for them."
+    )
     setting: Literal["transductive", "inductive"] = Field(
         "transductive",
         description="Training sees a client's whole graph, or (inductive) the graph without its validation and test "
         "nodes; scores are always of the whole graph.",
     )
-    features: Literal["raw", "row"] = Field("raw", description="Features as published, or each row divided by its sum.")
+    features: Literal["raw", "row", "identity"] = Field(
+        "raw",
+        description="Features as published, each row divided by its sum, or (identity) one-hot ids of the nodes of the "
+        "whole graph.",
+    )
     evaluate: Literal["aggregated", "trained"] = Field(
         "aggregated", description="Score parameters after the server's step, or after local training."
     )

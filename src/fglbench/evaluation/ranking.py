@@ -51,6 +51,31 @@ def ranking_scores(
     return found
 
 
+def auc_of_clients(scores: np.ndarray, positive: np.ndarray, client: np.ndarray, clients: int) -> np.ndarray:
+    """AUC of each client's rows, all clients at once: the share of pairs of a positive and another row in which the
+    positive has the larger score, ties counting half (Mann and Whitney 1947).
+
+    Args:
+        scores: [T] real numbers.
+        positive: [T] bool.
+        client: [T] integer.
+        clients: their number C.
+
+    Returns:
+        [C] float64, nan where a client lacks rows of either kind.
+    """
+    order = np.lexsort((scores, client))
+    scores, positive, client = scores[order], positive[order], client[order]
+    alike = np.cumsum(np.diff(scores, prepend=np.nan) != 0) * clients + client
+    _, tie, sizes = np.unique(alike, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(sizes) - (sizes - 1) / 2)[tie]  # ties have their mean rank, from 1 over all clients
+    rows = np.bincount(client, minlength=clients)
+    ones = np.bincount(client, positive, minlength=clients)
+    sums = np.bincount(client, rank * positive, minlength=clients) - ones * (np.cumsum(rows) - rows)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (sums - ones * (ones + 1) / 2) / (ones * (rows - ones))
+
+
 def _loss(log_probabilities: np.ndarray, weights: np.ndarray | None) -> float | None:
     if not len(log_probabilities):
         return None

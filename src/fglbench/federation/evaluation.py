@@ -56,7 +56,8 @@ class Evaluator:
         federation, backbone = self._federation, self._backbone
         if backbone.sampler is not None:
             sampler = backbone.sampler(federation.adjacency)
-            yield from evaluation_samples(federation, sampler, clients, self._seed, self._device)
+            whole = self._task.predicts_pairs
+            yield from evaluation_samples(federation, sampler, clients, self._seed, self._device, whole)
             return
         given = federation.given
         if given is not None:

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from fglbench.evaluation.metrics import shares
 from fglbench.federation.propagation import Features, Propagated, normalised
+from fglbench.partition.links import Pairs
 from fglbench.requests import Propagation
 
 
@@ -28,6 +29,8 @@ class Federation:
         copy: [N] bool: rows of nodes that another client owns; None where nodes have no owners.
         given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
             None: all.
+        pairs: what is scored where that is links; the edges among them are not in `adjacency`. Positions are those of
+            the `given` rows.
         evaluated: under the inductive setting, in which this graph lacks the validation and test nodes, the same
             clients' whole graphs; None: this graph is whole.
     """
@@ -42,6 +45,7 @@ class Federation:
     nodes: np.ndarray | None = None
     copy: np.ndarray | None = None
     given: np.ndarray | None = None
+    pairs: Pairs | None = None
     evaluated: "Federation | None" = None
 
     @property

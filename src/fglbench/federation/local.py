@@ -35,7 +35,7 @@ class Trained:
 
     Attributes:
         losses: [C] float32 loss of the objective in the last local epoch, nan where a client did not train.
-        totals: [C] float32 the same with what the method adds.
+        totals: [C] float32 the same with what the model and the method add.
         bytes_down: what the clients received beside the parameters.
     """
 
@@ -51,6 +51,7 @@ class LocalTraining:
         batches: what their steps compute on.
         backbone, objective, method: what is trained, to which end, and how it is federated.
         schedule: local epochs.
+        seed: of the cell.
         streams: of each client's dropout.
         chunk_clients: clients trained at once.
         local_step: gives the direction of a step; the gradient by default.
@@ -63,6 +64,7 @@ class LocalTraining:
         objective: Objective,
         method: Method,
         schedule: Schedule,
+        seed: int,
         streams: list[torch.Generator],
         chunk_clients: int,
         local_step: LocalStep = gradients_of,
@@ -72,6 +74,7 @@ class LocalTraining:
         self._objective = objective
         self._method = method
         self._schedule = schedule
+        self._seed = seed
         self._streams = streams
         self._chunk_clients = chunk_clients
         self._local_step = local_step
@@ -128,10 +131,11 @@ class LocalTraining:
         def losses(parameters: Parameters) -> Tensor:
             held = parameters | own.buffers
             output = self._backbone.forward(held, batch, dropout)
-            step = Step(number, epoch, batch.clients, held, own.received, own.downloads, output, batch, self._schedule)
+            known = self._seed, number, epoch, batch.clients
+            step = Step(*known, held, own.received, own.downloads, output, batch, self._schedule)
             found = self._objective.loss(step)
-            extra = self._method.loss(step)
-            total = found if extra is None else found + extra
+            added = [term for term in (output.penalty, self._method.loss(step)) if term is not None]
+            total = sum(added, start=found)
             seen.append((step, torch.stack([found.detach(), total.detach()])))
             return total
 

@@ -60,11 +60,11 @@ class ModuleBackbone(base.Backbone):
     model: type[nn.Module]
     head_child: str = ""
 
-    def __init__(self, settings: Any, features: int, outputs: int):
+    def __init__(self, settings: Any, features: int, outputs: int | None):
         super().__init__(settings, features, outputs)
         self.hops = self.propagations = 0
         with _seeded(0):
-            self._module = self.model(features, outputs, settings)
+            self._module = self.model(features, self.outputs, settings)
         children = [name for name, child in self._module.named_children() if list(child.parameters())]
         self._head = self.head_child or (children[-1] if children else "")
         self._refuse_what_cannot_be_told()

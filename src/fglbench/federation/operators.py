@@ -49,13 +49,13 @@ class SparseOperator:
 
     def product(self, dense: Tensor) -> Tensor:
         """[rows, width] = matrix @ dense, outside autograd."""
-        return _product(self._csr, dense)
+        return product(self._csr, dense)
 
     def transposed_product(self, dense: Tensor) -> Tensor:
         """[columns, width] = matrix.T @ dense, outside autograd."""
         if self._transposed is None:
             self._transposed = _to_torch(self._matrix.T.tocsr(), self._device)
-        return _product(self._transposed, dense)
+        return product(self._transposed, dense)
 
 
 def selection(rows: np.ndarray, size: int, device: torch.device | str = "cpu") -> SparseOperator:
@@ -80,7 +80,8 @@ def client_means(
     return SparseOperator(sp.csr_matrix(parts, shape=(len(counts), ptr[-1])), device)
 
 
-def _product(matrix: Tensor, dense: Tensor) -> Tensor:
+def product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """[rows, width] = a sparse CSR tensor times a dense one, outside autograd."""
     # `matrix @ dense` fills a result with zeros and copies it once more, which takes as long as the product.
     out = dense.new_empty(matrix.shape[0], dense.shape[1])
     return torch.addmm(out, matrix, dense, beta=0, out=out)
@@ -183,7 +184,7 @@ def _split(rows: Tensor, ptr: list[int]) -> tuple[Tensor, ...]:
 
 
 class ClientDropout:
-    """The dropout of training, whose masks depend on the client alone, so that chunks and other clients change nothing.
+    """The dropout and noise of training: drawn from each client's stream, so that chunks and others change nothing.
 
     Masks are drawn as 16-bit integers, several times faster on CPU than Bernoulli variates; the rate is thereby
     rounded to a multiple of 2^-16.
@@ -202,6 +203,13 @@ class ClientDropout:
     def seeds(self) -> list[int]:
         """A draw from each client's stream, for modules that make draws of their own."""
         return [int(torch.randint(2**62, (), generator=own, device=own.device)) for own in self._generators]
+
+    def normal(self, width: int, ptr: list[int]) -> Tensor:
+        """[rows, width] float32 from a standard normal, of each client's rows ptr[s]:ptr[s + 1] from its stream."""
+        drawn = torch.empty(ptr[-1], width, device=self._generators[0].device)
+        for generator, start, stop in zip(self._generators, ptr, ptr[1:], strict=False):
+            drawn[start:stop].normal_(generator=generator)
+        return drawn
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
         """x: [rows, width] float32 grouped by client -> the same shape, kept entries scaled by 1 / (1 - rate)."""
@@ -224,6 +232,10 @@ class NoDropout:
     def seeds(self) -> list[int]:
         """None: nothing is drawn."""
         return []
+
+    def normal(self, width: int, ptr: list[int]) -> Tensor:
+        """Zeros: nothing is drawn."""
+        return torch.zeros(ptr[-1], width)
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
         return x

@@ -14,7 +14,6 @@ from torch import Tensor
 from fglbench.federation.federation import Federation
 from fglbench.federation.local import Trained
 from fglbench.federation.parameters import Parameters
-from fglbench.partition.ratios import TEST, VAL
 from fglbench.tasks.base import Task
 
 MOST_CLIENTS_IN_EVERY_ROUND = 100  # 100 rounds of as many clients are 4 MB of mixing matrices
@@ -79,7 +78,7 @@ class Recorder:
 
     def __init__(self, federation: Federation, task: Task, mean: str):
         self._federation, self._task, self._mean = federation, task, mean
-        self._sizes = {"val": federation.count(VAL), "test": federation.count(TEST)}
+        self._sizes = {role: task.count(federation, role) for role in ("val", "test")}
         self._rows: list[dict[str, Any]] = []
         self._unscored: dict[str, list[np.ndarray]] = {}
         self._best = {"val": -math.inf, "test": -math.inf}

@@ -84,6 +84,7 @@ class Rounds:
             self._objective,
             self._method,
             self._schedule,
+            setup.seed,
             state.streams,
             self._at_once,
             phase.local_step or gradients_of,

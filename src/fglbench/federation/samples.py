@@ -6,6 +6,7 @@ sparse features stay sparse; then every target gets copies of what it reads, [T,
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -126,7 +127,12 @@ def sample_batch(
 
 
 def evaluation_samples(
-    federation: Federation, sampler: Sampler, clients: np.ndarray, seed: int, device: torch.device | str = "cpu"
+    federation: Federation,
+    sampler: Sampler,
+    clients: np.ndarray,
+    seed: int,
+    device: torch.device | str = "cpu",
+    whole: bool = False,
 ) -> Iterator[SampleBatch]:
     """All nodes of some clients in their order, but for rows that a method added; every call draws the same.
 
@@ -136,15 +142,17 @@ def evaluation_samples(
         clients: ascending ids.
         seed: of the cell.
         device: where batches live.
+        whole: whether a client's nodes must be in one batch.
     """
     given = np.arange(len(federation.labels)) if federation.given is None else federation.given
     targets = given[np.isin(federation.client_of[given], clients)]
     client_of = federation.client_of[targets]
     clients = np.unique(client_of)
     streams = [numpy_stream(seed, "sampling", "evaluation", client) for client in clients.tolist()]
-    drawn = sampler.draw(targets, _boundaries(federation, clients, targets), streams)
-    for first in range(0, len(targets), _EVALUATED_AT_ONCE):
-        some = slice(first, first + _EVALUATED_AT_ONCE)
+    bounds = _boundaries(federation, clients, targets)
+    drawn = sampler.draw(targets, bounds, streams)
+    for first, last in pairwise(bounds if whole else [*range(0, len(targets), _EVALUATED_AT_ONCE), len(targets)]):
+        some = slice(first, last)
         yield sample_batch(federation, np.unique(client_of[some]), targets[some], drawn[some], device)
 
 

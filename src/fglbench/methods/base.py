@@ -35,6 +35,7 @@ class Step:
     """One local step of some clients, as the loss and gradient hooks see it.
 
     Attributes:
+        seed: of the cell; a loss that draws derives streams of each client from it, the round and the epoch.
         round: 0-based, of the phase.
         epoch: 0-based local epoch.
         clients: [S] int64 ids of the clients in this step; they may be a chunk of the round's clients.
@@ -46,6 +47,7 @@ class Step:
         schedule: rounds and local optimiser.
     """
 
+    seed: int
     round: int
     epoch: int
     clients: np.ndarray

@@ -6,17 +6,17 @@ import numpy as np
 
 from fglbench.datasets.base import Graph
 from fglbench.partition.base import Assignment
-from fglbench.partition.split import ROLES, clients_without
+from fglbench.partition.split import Counts, clients_without
 from fglbench.partition.subgraph import induced_edges
 
 
-def partition_card(graph: Graph, assignment: Assignment, roles: list[np.ndarray]) -> dict[str, Any]:
+def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict[str, Any]:
     """The numbers of a partition, plain values fit for JSON. Edges are undirected.
 
     Args:
         graph: the whole graph.
         assignment: which nodes each client holds, with the scheme's notes.
-        roles: their roles, aligned with its parts.
+        counts: of each role the targets of each client: nodes, or pairs of nodes.
 
     Returns:
         Per client, as lists: `nodes`, `edges` (of its own graph), `isolated` (nodes without an edge there),
@@ -24,7 +24,7 @@ def partition_card(graph: Graph, assignment: Assignment, roles: list[np.ndarray]
         Of the whole: `total_nodes`, `total_edges`; `cut_edges` (inside no client: the missing links), so that without
         shared nodes the clients' edges and the cut edges sum to all edges; `missing_link_share` (cut_edges /
         total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for train, val and
-        test the clients that have no such node: they do not train, or are not counted in that mean); `notes`.
+        test the clients that have no such target: they do not train, or are not counted in that mean); `notes`.
         Where there are any: `copies` per client, `shared_nodes` (that several clients hold), `left_out` (nodes that no
         client has and that are not held out either), `held_out` (nodes), `held_out_clients` (their numbers).
     """
@@ -36,7 +36,7 @@ def partition_card(graph: Graph, assignment: Assignment, roles: list[np.ndarray]
     adjacency = induced_edges(graph, nodes, np.concatenate([[0], np.cumsum(sizes)]), copy)
     degree = np.diff(adjacency.indptr)
     covered = _covered_edges(adjacency, nodes, graph.num_nodes)
-    labels, role = graph.labels[nodes], np.concatenate(roles)
+    labels = graph.labels[nodes]
     labelled = labels >= 0
     histogram = np.zeros((len(parts), graph.classes), dtype=np.int64)
     np.add.at(histogram, (client[labelled], labels[labelled]), 1)
@@ -50,13 +50,13 @@ def partition_card(graph: Graph, assignment: Assignment, roles: list[np.ndarray]
         "isolated": per_client(degree == 0),
         "classes": histogram.tolist(),
         "unlabelled": per_client(~labelled),
-        **{name: per_client(role == code) for name, code in ROLES.items()},
+        **{name: of_clients.tolist() for name, of_clients in counts.items()},
         "total_nodes": graph.num_nodes,
         "total_edges": graph.num_edges,
         "cut_edges": graph.num_edges - covered,
         "missing_link_share": (graph.num_edges - covered) / graph.num_edges if graph.num_edges else 0.0,
         "cosine_distance": mean_cosine_distance(histogram),
-        "without": clients_without(roles),
+        "without": clients_without(counts),
         "notes": list(assignment.notes),
         **({} if copy is None else {"copies": per_client(copy)}),
         **_beyond_a_partition(assignment, np.bincount(nodes, minlength=graph.num_nodes)),

@@ -5,7 +5,7 @@ another one tests, even where clients share nodes.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import model_validator
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fglbench.partition.base import Assignment
 
 ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
+
+Counts: TypeAlias = Mapping[str, np.ndarray]
+"""Of train, val and test [C] int64 the targets of each client."""
 
 
 class SplitSettings(Section):
@@ -83,6 +86,9 @@ class SplitSettings(Section):
         return self.model_dump(exclude_none=True, exclude=unread)
 
 
+OF_ANY_TASK = ("held_out", "empty")
+"""The settings that a task with roles of its own reads too."""
+
 PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
 """The settings of kind per_class, with the values of the public split of Cora (Yang et al., ICML 2016)."""
 
@@ -115,8 +121,7 @@ def assign_roles(
         one int8 array per client, aligned with its part: 0 none, 1 train, 2 val, 3 test.
 
     Raises:
-        PartitionError: no masks, contradicting masks, no roles in the file, fewer labelled nodes than asked for, or,
-            under `empty: error`, a client that lacks a role.
+        PartitionError: no masks, contradicting masks, no roles in the file, or fewer labelled nodes than asked for.
     """
     parts = assignment.parts
     unseen = [parts[client] for client in assignment.held_out_clients]
@@ -140,19 +145,28 @@ def assign_roles(
         for nodes in unseen:
             role[nodes] = np.where(role[nodes] == TEST, TEST, NONE)
     handed = [role[nodes] for nodes in parts]
-    if settings.empty == "error":
-        _refuse_empty(clients_without(handed), assignment.held_out_clients, where)
     check_roles(np.concatenate(parts), np.concatenate(handed))
     return handed
 
 
-def _refuse_empty(without: dict[str, list[int]], held_out: Sequence[int], where: str) -> None:
+def refuse_empty(counts: Counts, held_out: Sequence[int], where: str) -> None:
+    """The policy `empty: error`.
+
+    Args:
+        counts: of each role the targets of each client.
+        held_out: clients that are tested alone.
+        where: for the message.
+
+    Raises:
+        PartitionError: a client lacks a role; names it.
+    """
+    without = clients_without(counts)
     lacking = {
         name: [client for client in clients if name == "test" or client not in held_out]
         for name, clients in without.items()
     }
     if any(lacking.values()):
-        found = ", ".join(f"no {name} nodes at clients {clients}" for name, clients in lacking.items() if clients)
+        found = ", ".join(f"no {name} targets at clients {clients}" for name, clients in lacking.items() if clients)
         raise PartitionError(f"{where}: {found}. Ask for fewer clients, other ratios, or the policy 'empty: keep'.")
 
 
@@ -169,9 +183,14 @@ def draw_held_out(num_nodes: int, fraction: float | None, seed: int, dataset: st
     return np.sort(numpy_stream(seed, "held out", dataset).choice(num_nodes, count, replace=False))
 
 
-def clients_without(roles: list[np.ndarray]) -> dict[str, list[int]]:
-    """For each of train, val and test: the clients that have no such node."""
-    return {name: [c for c, role in enumerate(roles) if not (role == code).any()] for name, code in ROLES.items()}
+def counts_of(roles: Sequence[np.ndarray]) -> Counts:
+    """[C] int64 nodes of each role, from the roles of each client's nodes."""
+    return {name: np.array([(own == code).sum() for own in roles], dtype=np.int64) for name, code in ROLES.items()}
+
+
+def clients_without(counts: Counts) -> dict[str, list[int]]:
+    """For each of train, val and test: the clients that have no such target."""
+    return {name: np.flatnonzero(of_clients == 0).tolist() for name, of_clients in counts.items()}
 
 
 def check_roles(nodes: np.ndarray, role: np.ndarray) -> None:

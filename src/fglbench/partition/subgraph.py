@@ -27,3 +27,11 @@ def induced_edges(graph: Graph, nodes: np.ndarray, ptr: np.ndarray, copy: np.nda
         stacked.eliminate_zeros()
     stacked.sort_indices()
     return stacked
+
+
+def without_edges(adjacency: sp.csr_matrix, ends: np.ndarray) -> sp.csr_matrix:
+    """The same graph [N, N] without the undirected edges between rows `ends` [E, 2]."""
+    kept = adjacency.copy()
+    kept[ends[:, 0], ends[:, 1]] = kept[ends[:, 1], ends[:, 0]] = 0
+    kept.eliminate_zeros()
+    return kept

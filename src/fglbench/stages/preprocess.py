@@ -18,8 +18,9 @@ from fglbench.checksums import check_file, check_graph, check_listed
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, PartitionError, StorageError
 from fglbench.federation.propagation import Propagated, normalised, pays, propagated_features
-from fglbench.partition.split import NONE, TEST, TRAIN, VAL
-from fglbench.partition.subgraph import induced_edges
+from fglbench.partition.links import Pairs
+from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
+from fglbench.partition.subgraph import induced_edges, without_edges
 from fglbench.requests import Propagation
 from fglbench.stages.split import Split, load_split
 from fglbench.storage import exclusive, hash_arrays, hash_npz, read_json, read_npz, write_npz
@@ -47,12 +48,24 @@ def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_
     return features * factor if isinstance(features, np.ndarray) else sp.csr_matrix(features.multiply(factor))
 
 
+def chosen_features(features: np.ndarray | sp.csr_matrix, kind: str) -> np.ndarray | sp.csr_matrix:
+    """What stands for the features [num_nodes, num_features]: themselves ("raw"), each row divided by its sum ("row"),
+    or one-hot ids of the nodes, [num_nodes, num_nodes] CSR ("identity"), which all clients have in common.
+
+    Raises:
+        DataError: see `row_normalised`.
+    """
+    if kind == "identity":
+        return sp.eye(features.shape[0], dtype=np.float32, format="csr")
+    return row_normalised(features) if kind == "row" else features
+
+
 def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:
     """Writes `seed<k>/federation.npz` for each seed; those that were made from the same split and graph are kept.
 
     Args:
         graph_folder, split_folder: results of download and split.
-        spec: what the backbone needs, `features` ("raw" or "row"), and `setting` where it is "inductive".
+        spec: what the backbone needs, `features` (see `chosen_features`), and `setting` where it is "inductive".
         seeds: cell seeds.
         folder: where to write.
     """
@@ -150,8 +163,12 @@ def training_split(split: Split) -> Split:
 
 def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of one federation: clients, labels, roles, edges, operator, and features that are propagated."""
+    if not graph.num_features and spec["features"] != "identity":
+        raise DataError("the graph has no features. Set protocol.features: identity, which gives one-hot ids.")
     request = Propagation.from_spec(spec)
     adjacency = induced_edges(graph, split.nodes, split.ptr, split.copy)
+    if split.pairs is not None:
+        adjacency = without_edges(adjacency, split.pairs.ends[split.pairs.edge])
     operator = normalised(adjacency, request.r, request.self_loops)
     arrays = {
         "nodes": split.nodes,
@@ -168,11 +185,14 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
         arrays["held_out"] = split.held_out
     if split.copy is not None:
         arrays["copy"] = split.copy
+    if split.pairs is not None:
+        arrays |= split.pairs.arrays()
     rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
-    if request.hops and spec.get("propagate", True) and pays(graph.features, operator, rows, request):
-        x = graph.features if spec["features"] == "raw" else row_normalised(graph.features)
-        name = "hop_x" if request.combine == "each" else "x"
-        arrays[name] = propagated_features(_filled(x[split.nodes]), operator, request)  # no name here, so that x can go
+    if request.hops and spec.get("propagate", True):
+        x = chosen_features(graph.features, spec["features"])
+        if pays(x, operator, rows, request):
+            name = "hop_x" if request.combine == "each" else "x"
+            arrays[name] = propagated_features(_filled(x[split.nodes]), operator, request)  # no name, so that it can go
     return arrays
 
 
@@ -238,7 +258,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
     def features() -> np.ndarray | sp.csr_matrix:
         check_graph(graph_folder)
         x = features_from(read_npz(graph_folder / "graph.npz"))
-        return (row_normalised(x) if spec["features"] == "row" else x)[arrays["nodes"]]
+        return chosen_features(x, spec["features"])[arrays["nodes"]]
 
     x = None if "x" in arrays else features()  # one that is propagated stands for it in memory
     if "x" in arrays:
@@ -258,6 +278,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         made={request: made},
         nodes=arrays["nodes"],
         copy=arrays.get("copy"),
+        pairs=Pairs.from_arrays(arrays),
     )
 
 

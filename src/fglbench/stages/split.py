@@ -14,7 +14,8 @@ from fglbench.datasets.base import Graph, load_graph
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
-from fglbench.partition.split import SplitSettings, assign_roles, check_roles, draw_held_out
+from fglbench.partition.links import Pairs
+from fglbench.partition.split import SplitSettings, check_roles, draw_held_out, refuse_empty
 from fglbench.storage import (
     MAKE_AGAIN,
     exclusive,
@@ -26,6 +27,7 @@ from fglbench.storage import (
     write_json,
     write_npz,
 )
+from fglbench.tasks import task_of
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Split:
         role: [N] int8: 0 none, 1 train, 2 val, 3 test.
         held_out: ascending int64 global ids of the nodes that no client gets, for the global test.
         copy: [N] bool: rows of nodes that another client owns; None where the scheme does not speak of owners.
+        pairs: what is scored where that is links; None: nodes are.
     """
 
     nodes: np.ndarray
@@ -45,6 +48,7 @@ class Split:
     role: np.ndarray
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     copy: np.ndarray | None = None
+    pairs: Pairs | None = None
 
     @property
     def clients(self) -> int:
@@ -69,7 +73,7 @@ def split(
     Args:
         graph_folder: holds the canonical graph.
         spec: `dataset` (its name, or a mapping with `name`), `scheme`, `clients`, `settings` (of the scheme),
-            `split` (of the roles).
+            `split` (of the roles), and `task` where that draws roles of its own.
         seeds: cell seeds.
         folder: of the partition.
         file: where the file lies that the scheme `file` is to read.
@@ -106,6 +110,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
     content = {"edges": graph.edges, "labels": graph.labels, **{f"mask_{k}": mask for k, mask in graph.masks.items()}}
     if graph.clients is not None:
         content["clients"] = graph.clients
+    own = {"task": spec["task"]} if "task" in spec else {}
     return {
         "dataset": dataset if isinstance(dataset, str) else dataset["name"],
         "scheme": scheme,
@@ -113,6 +118,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
         "settings": scheme_settings(scheme, spec["settings"]).model_dump(),
         "clients": spec["clients"],
         "split": SplitSettings.model_validate(dict(spec["split"])).spec(),
+        **own,
         "seed": seed,
         "graph": hash_arrays(content),
     }
@@ -136,14 +142,17 @@ def _make(graph: Graph, request: Mapping[str, Any], file: str | None, files: dic
         graph = graph.induced(handed)
     chosen = request["settings"] | ({"path": file} if file else {})
     assignment = assign_clients(graph, dataset, scheme, clients, chosen, seed)
-    roles = assign_roles(graph.labels, assignment, settings, seed, dataset, scheme, graph.masks)
+    roles = task_of(request).roles(graph, assignment, settings, seed, dataset, scheme)
+    if settings.empty == "error":
+        where = f"dataset '{dataset}', scheme '{scheme}', {clients} clients"
+        refuse_empty(roles.counts, assignment.held_out_clients, where)
     held_out = np.union1d(held_out, handed[assignment.held_out])
     arrays = {
         "nodes": handed[np.concatenate(assignment.parts)],
         "ptr": np.cumsum([0, *map(len, assignment.parts)]).astype(np.int64),
-        "role": np.concatenate(roles),
+        **roles.arrays,
     }
-    card = partition_card(graph, assignment, roles)
+    card = partition_card(graph, assignment, roles.counts)
     if assignment.copies is not None:
         arrays["copy"] = np.concatenate(assignment.copies)
     if len(held_out):
@@ -179,6 +188,10 @@ def load_split(folder: Path) -> Split:
             check_roles(nodes, role)
         except PartitionError as error:
             problem = str(error)
+    pairs = Pairs.from_arrays(arrays)
+    if pairs and not problem:
+        problem = pairs.problem(ptr) or ""
     if problem:
         raise StorageError(f"{folder}/split.npz: {problem}. {MAKE_AGAIN}")
-    return Split(**arrays)
+    more = {name: arrays[name] for name in ("held_out", "copy") if name in arrays}
+    return Split(nodes, ptr, role, pairs=pairs, **more)

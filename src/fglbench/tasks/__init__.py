@@ -1,5 +1,6 @@
 """What is predicted and scored: one file a task; `base.py` holds the contract."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fglbench import registry
@@ -10,12 +11,17 @@ if TYPE_CHECKING:
 DEFAULT_TASK = "node-classification"
 
 
-def task_of(method_spec: dict[str, Any]) -> "Task":
-    """The task of a cell, from its method's specification; one that names none has the default."""
-    spec = method_spec.get("task", {"name": DEFAULT_TASK, "settings": {}})
+def task_of(spec: Mapping[str, Any]) -> "Task":
+    """The task of a cell, from the specification of its method or split; one that names none has the default."""
+    spec = spec.get("task", {"name": DEFAULT_TASK, "settings": {}})
     settings = registry.declaration("task", spec["name"]).settings(**spec["settings"])
     task: Task = registry.module("task", spec["name"]).Task(settings)
     return task
+
+
+def has_own_roles(name: str) -> bool:
+    """Whether a task draws roles of its own, as `Task.roles` says; `protocol.split` gives those of nodes."""
+    return bool(registry.declaration("task", name).constants.get("OWN_ROLES", False))
 
 
 def metrics_of(name: str) -> dict[str, str]:

@@ -13,15 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fglbench.partition.ratios import TEST, VAL
+from fglbench.partition.split import Counts, SplitSettings, assign_roles, counts_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fglbench.backbones.base import Output
+    from fglbench.datasets.base import Graph
     from fglbench.federation.batch import Batch
     from fglbench.federation.federation import Federation
     from fglbench.methods.base import Step
+    from fglbench.partition.base import Assignment
 
 Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Who trains on, selects by and tests what.
+
+    Attributes:
+        arrays: as `split.npz` has it, `role` [N] int8 of the clients' nodes among it.
+        counts: of train, val and test the targets of each client.
+    """
+
+    arrays: Arrays
+    counts: Counts
 
 
 @dataclass(frozen=True)
@@ -84,9 +102,11 @@ class Task(ABC):
     Attributes:
         settings: the resolved settings.
         predicts_classes: whether outputs are logits of classes, as some methods need.
+        predicts_pairs: whether a prediction needs the outputs of all nodes of a client at once.
     """
 
     predicts_classes: bool = False
+    predicts_pairs: bool = False
 
     def __init__(self, settings: Any):
         self.settings = settings
@@ -95,9 +115,29 @@ class Task(ABC):
         """The reason why this task makes no sense on a federation, or None."""
         return None
 
+    def roles(
+        self, graph: "Graph", assignment: "Assignment", split: SplitSettings, seed: int, dataset: str, scheme: str
+    ) -> Roles:
+        """Draws the roles of what is predicted: of nodes, as `protocol.split` says.
+
+        A task with a rule of its own declares `OWN_ROLES = True` in its file, and is then part of the split's identity.
+
+        Args:
+            graph: that clients hold parts of.
+            assignment: which nodes each client holds.
+            split: of the protocol.
+            seed: the cell's seed.
+            dataset, scheme: parts of the name of the random stream, and of messages.
+
+        Raises:
+            PartitionError: the roles cannot be drawn.
+        """
+        roles = assign_roles(graph.labels, assignment, split, seed, dataset, scheme, graph.masks)
+        return Roles({"role": np.concatenate(roles)}, counts_of(roles))
+
     @abstractmethod
-    def outputs(self, federation: "Federation") -> int:
-        """Columns of the local models' last layer."""
+    def outputs(self, federation: "Federation") -> int | None:
+        """Columns of the local models' last layer; None: embeddings of nodes, as wide as the hidden layers."""
 
     @abstractmethod
     def objective(self, federation: "Federation") -> Objective:
@@ -105,7 +145,18 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
-        """[outputs, ...] what is stored of a forward pass for each output row, of the federation that is scored."""
+        """What is stored of a forward pass over all nodes of some clients: [outputs, ...] for each of these, or what
+        `targets` has of these clients.
+
+        Args:
+            output: of the models.
+            batch: whose outputs they are; its `targets` are these nodes, or some of them (see `predicts_pairs`).
+            federation: that is scored.
+        """
+
+    def count(self, federation: "Federation", role: str) -> np.ndarray:
+        """[C] int64 targets of role "val" or "test" at each client; nodes by default."""
+        return federation.count({"val": VAL, "test": TEST}[role])
 
     @abstractmethod
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:

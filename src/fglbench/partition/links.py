@@ -1,0 +1,162 @@
+"""Roles of edges: which ones pass messages and are trained on, which ones select the round, which ones are tested.
+
+A role is drawn once for each edge, so that no client trains on what another one tests, even where clients share nodes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL, Ratios, draw_at_ratios
+
+_ENUMERATED = 8  # times as many pairs as are drawn: fewer are listed, more are drawn at random until they suffice
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of nodes that are scored, client by client. The edges among them pass no message.
+
+    Attributes:
+        ends: [P, 2] int64 rows of the client graphs, the smaller one first.
+        ptr: [C + 1] int64; client c has the pairs ptr[c]:ptr[c + 1].
+        role: [P] int8: 2 validation, 3 test; 0 an edge that is hidden and not scored.
+        edge: [P] bool: whether the pair is an edge.
+    """
+
+    ends: np.ndarray
+    ptr: np.ndarray
+    role: np.ndarray
+    edge: np.ndarray
+
+    def count(self, role: int) -> np.ndarray:
+        """[C] int64: pairs of a role at each client."""
+        sums = np.concatenate([[0], np.cumsum(self.role == role)])
+        return np.diff(sums[self.ptr])
+
+    def problem(self, ptr: np.ndarray) -> str | None:
+        """Why this cannot be pairs of clients with row boundaries `ptr` [C + 1], or None."""
+        if len(self.ptr) != len(ptr) or not len(self.ends) == len(self.role) == len(self.edge) == self.ptr[-1]:
+            return "the pairs of nodes and their roles disagree in number"
+        client = np.repeat(np.arange(len(ptr) - 1), np.diff(self.ptr))
+        if (self.ends[:, 0] < ptr[client]).any() or (self.ends[:, 1] >= ptr[client + 1]).any():
+            return "a pair of nodes lies outside its client"
+        return None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As files hold them."""
+        return {"pairs": self.ends, "pair_ptr": self.ptr, "pair_role": self.role, "pair_edge": self.edge}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Pairs | None":
+        """The inverse of `arrays`; None where a file has none."""
+        if "pairs" not in arrays:
+            return None
+        return cls(*(arrays[name] for name in ("pairs", "pair_ptr", "pair_role", "pair_edge")))
+
+
+def draw_pairs(
+    adjacency: sp.csr_matrix,
+    nodes: np.ndarray,
+    ptr: np.ndarray,
+    edges: np.ndarray,
+    ratios: Ratios,
+    stream: np.random.Generator,
+) -> tuple[Pairs, np.ndarray]:
+    """Draws validation and test edges of every client, and as many pairs of its nodes without an edge.
+
+    The ratios hold in every client (see `ratios.draw_at_ratios`). Negatives are distinct, no edge of the whole graph,
+    and disjoint between roles and clients. Where a client has fewer pairs without an edge than it has validation and
+    test edges, the surplus ones are hidden and not scored.
+
+    Args:
+        adjacency: [N, N] CSR, the client graphs as one block-diagonal graph.
+        nodes: [N] global ids of its rows.
+        ptr: [C + 1] row boundaries of the clients.
+        edges: [2, E] of the whole graph, both directions.
+        ratios: of train, val and test edges.
+        stream: draws roles first, then the negatives of one client after another.
+
+    Returns:
+        The pairs, and [C] int64 the training edges of each client.
+    """
+    clients = len(ptr) - 1
+    num_nodes = int(nodes.max(initial=0)) + 1
+    upper = sp.triu(adjacency, k=1, format="csr")
+    ends = np.stack(upper.nonzero(), axis=1).astype(np.int64)
+    client = np.searchsorted(ptr, ends[:, 0], side="right") - 1
+    known, edge_of = np.unique(_keys(nodes[ends], num_nodes), return_inverse=True)
+    bounds = np.searchsorted(client, np.arange(clients + 1))
+    parts = np.split(edge_of, bounds[1:-1])
+    role = draw_at_ratios(np.zeros(len(known), dtype=np.int64), parts, ratios, stream, stratify=False)[edge_of]
+    inside = (edges < num_nodes).all(axis=0) & (edges[0] < edges[1])
+    taken = np.sort(_keys(edges[:, inside].T, num_nodes))
+    shared = len(known) < len(ends)
+    drawn: list[list[_Block]] = []
+    for number in range(clients):
+        own, rows = slice(*bounds[number : number + 2]), np.arange(ptr[number], ptr[number + 1])
+        wanted = int(np.isin(role[own], (VAL, TEST)).sum())
+        absent = _absent(nodes[rows], wanted, taken, num_nodes, stream)
+        if shared:
+            taken = np.union1d(taken, _keys(nodes[rows][absent], num_nodes))
+        drawn.append(_blocks(ends[own], role[own], rows[absent]))
+    blocks = [block for own in drawn for block in own]
+    sizes = [len(block.ends) for block in blocks]
+    pairs = Pairs(
+        np.concatenate([block.ends for block in blocks]),
+        np.cumsum([0, *(sum(len(block.ends) for block in own) for own in drawn)]),
+        np.repeat(np.array([block.role for block in blocks], dtype=np.int8), sizes),
+        np.repeat([block.edge for block in blocks], sizes),
+    )
+    return pairs, np.bincount(client[role == TRAIN], minlength=clients)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Pairs [n, 2] of one client that are alike."""
+
+    ends: np.ndarray
+    role: int
+    edge: bool
+
+
+def _blocks(edges: np.ndarray, role: np.ndarray, absent: np.ndarray) -> list[_Block]:
+    """Of one client validation edges and as many pairs without an edge, test edges and theirs, and what is hidden."""
+    found, hidden = [], []
+    for code in (VAL, TEST):
+        held = edges[role == code]
+        own, absent = absent[: len(held)], absent[len(held) :]
+        found += [_Block(held[: len(own)], code, True), _Block(own, code, False)]
+        hidden.append(held[len(own) :])
+    return [*found, _Block(np.concatenate(hidden), NONE, True)]
+
+
+def _keys(ends: np.ndarray, num_nodes: int) -> np.ndarray:
+    """[P] one number for each pair of nodes [P, 2], whatever their order."""
+    return ends.min(axis=1) * num_nodes + ends.max(axis=1)
+
+
+def _absent(
+    nodes: np.ndarray, count: int, taken: np.ndarray, num_nodes: int, stream: np.random.Generator
+) -> np.ndarray:
+    """[count, 2] distinct pairs of positions in `nodes`, the smaller one first, whose keys are not `taken` (ascending);
+    fewer where there are not so many."""
+    possible = len(nodes) * (len(nodes) - 1) // 2
+    if possible <= _ENUMERATED * count:
+        every = np.stack(np.triu_indices(len(nodes), k=1), axis=1)
+        free = every[~_among(_keys(nodes[every], num_nodes), taken)]
+        return free[stream.permutation(len(free))[:count]]
+    found = np.zeros((0, 2), dtype=np.int64)
+    while len(found) < count:
+        more = stream.integers(len(nodes), size=(2 * (count - len(found)), 2))
+        more = np.sort(more[more[:, 0] != more[:, 1]], axis=1)
+        found = np.concatenate([found, more[~_among(_keys(nodes[more], num_nodes), taken)]])
+        _, first = np.unique(found[:, 0] * len(nodes) + found[:, 1], return_index=True)
+        found = found[np.sort(first)]
+    return found[:count]
+
+
+def _among(keys: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """[keys] bool: which of them are in `taken`, which is ascending."""
+    places = np.searchsorted(taken, keys)
+    return np.append(taken, -1)[places] == keys
