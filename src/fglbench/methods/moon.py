@@ -16,14 +16,11 @@ Defaults:
 
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity, softplus
 
-from fglbench.federation.batch import Batch
-from fglbench.federation.operators import no_dropout
-from fglbench.federation.parameters import Parameters, rows_of, take, where
+from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base, fedavg
+from fglbench.methods._contrast import Contrast
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
@@ -37,29 +34,13 @@ class Settings(ComponentSettings):
 class Method(fedavg.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
+        self._contrast = Contrast(self.backbone, self.settings.temperature)
         self._previous: Parameters = {}  # after each client's last training, [C, ...]
-        self._fixed: tuple[int, Batch, Tensor, Tensor] | None = None  # round, batch, z_glob, z_prev
 
     def loss(self, step: base.Step) -> Tensor | None:
         if self.settings.mu == 0 or not self._previous:
             return None
-        received, previous = self._constants(step)
-        z = step.output.representation(step.batch)
-        nearer = cosine_similarity(z, received) - cosine_similarity(z, previous)
-        contrast = softplus(-nearer / self.settings.temperature).unsqueeze(1)
-        return self.settings.mu * (step.batch.client_mean @ contrast).squeeze(1)
-
-    def _constants(self, step: base.Step) -> tuple[Tensor, Tensor]:
-        """z_glob and z_prev; the local epochs of a chunk of clients have them in common."""
-        if self._fixed is None or self._fixed[0] != step.round or self._fixed[1] is not step.batch:
-            last = take(self._previous, rows_of(step.clients))
-            with torch.no_grad():
-                received, previous = (
-                    self.backbone.forward(own, step.batch, no_dropout).representation(step.batch)
-                    for own in (step.received, last)
-                )
-            self._fixed = step.round, step.batch, received, previous
-        return self._fixed[2:]
+        return self.settings.mu * self._contrast.loss(step, [self._previous])
 
     def client_update(self, round: base.ClientRound, current: Parameters) -> None:
         before = self._previous or round.received
