@@ -120,9 +120,29 @@ PROTECTED = {
     "backbones": ["gcn"],
     "training": {"rounds": 5, "local_epochs": 2, "hidden": 16, "ldp": {"clip": 0.01, "noise": 0.001}},
 }
+LINKS = {
+    **STUDY,
+    "methods": ["fedavg", "fedvgae", "fed-pub", "global"],
+    "backbones": ["gcn", "vgae"],
+    "protocol": {"task": "link_prediction"},
+}
+ALL_PAIRS = {**LINKS, "protocol": {"task": {"name": "link_prediction", "pairs": "all"}, "features": "identity"}}
+# A score falls below that of the client's own model, so that fine-tuning sets in.
+FEDVGAE = {
+    **STUDY,
+    "methods": [
+        {"name": "fedvgae", "label": "fedvgae all", "share": "all", "queue": 2, "drop": 0.0},
+        {"name": "fedvgae", "label": "fedvgae plain", "no_contrast": True, "no_fine_tuning": True},
+    ],
+    "backbones": [{"name": "vgae", "kl_over": "once", "kl": 0.1}],
+}
 OTHERS = {
+    **{f"{pair} links": LINKS for pair in ("fedavg-gcn", "fedavg-vgae", "fedvgae-vgae", "fed-pub-gcn", "global-gcn")},
+    "fedavg-gcn all pairs": ALL_PAIRS,
     **{f"fedavg-{backbone} features": RECONSTRUCTION for backbone in ("gcn", "mlp")},
     "fedavg-gcn private": PROTECTED,
+    "fedvgae all-vgae": FEDVGAE,
+    "fedvgae plain-vgae": FEDVGAE,
 }
 
 BEYOND_PAIRS = [*VARIANT, *CHOICE, *SCHEME, *INDUCTIVE, *OTHERS]
@@ -204,7 +224,7 @@ def cells() -> dict[str, Cell]:
         name: placement.cell
         for name, study in OTHERS.items()
         for placement in expand(Study.model_validate(study)).placements
-        if name.startswith(f"{placement.method}-{placement.backbone} ")
+        if f"{name} ".startswith(f"{placement.label}-{placement.backbone} ")
     }
     return {name: (found | named | others)[name] for name in PINNED}
 
@@ -253,7 +273,8 @@ def used(cell: Cell) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield f"method {method['method']}", method["settings"]
     yield f"backbone {method['backbone']['name']}", method["backbone"]["settings"]
     yield f"scheme {scheme['scheme']}", scheme["settings"]
-    yield f"task {method.get('task', {'name': DEFAULT_TASK})['name']}", {}
+    task = method.get("task", {"name": DEFAULT_TASK, "settings": {}})
+    yield f"task {task['name']}", task["settings"]
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:

@@ -39,9 +39,9 @@ class Contrast:
         """
         received, *others = self._constants(step, earlier)
         z = step.output.representation(step.batch)
-        away = [cosine_similarity(z, other) for other in others]
+        near, *away = (cosine_similarity(z, other) for other in (received, *others))
         far = away[0] if len(away) == 1 else self._temperature * _log_sum(away, self._temperature)
-        contrast = softplus(-(cosine_similarity(z, received) - far) / self._temperature).unsqueeze(1)
+        contrast = softplus(-(near - far) / self._temperature).unsqueeze(1)
         return (step.batch.client_mean @ contrast).squeeze(1)
 
     def _constants(self, step: Step, earlier: Sequence[Parameters]) -> list[Tensor]:
