@@ -1,7 +1,7 @@
 """Small federations for tests, made by the real stages in a temporary folder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.propagation import Propagated, pays
 from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method
+from fglbench.partition.links import Pairs, draw_pairs
+from fglbench.partition.ratios import Ratios
+from fglbench.partition.subgraph import induced_edges
 from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
 from fglbench.storage import fingerprint, hash_file, write_json, write_npz
@@ -44,6 +47,7 @@ class Case:
         filled: whether sparse features are propagated in preprocessing, so that tiny graphs take both ways; None leaves
             it to preprocessing.
         copy: [N] bool, which rows are copies; None: nodes have no owners.
+        pairs: of links, where these are predicted.
     """
 
     graph: Graph
@@ -53,6 +57,7 @@ class Case:
     folder: Path
     filled: bool | None = None
     copy: np.ndarray | None = None
+    pairs: Pairs | None = None
 
     @cached_property
     def graph_folder(self) -> Path:
@@ -63,8 +68,9 @@ class Case:
     def _split_folder(self) -> Path:
         folder = self.folder / "split"
         stored = folder / "seed0" / "split.npz"
-        copies = {} if self.copy is None else {"copy": self.copy}
-        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role, **copies})
+        more = {} if self.copy is None else {"copy": self.copy}
+        more |= self.pairs.arrays() if self.pairs else {}
+        write_npz(stored, {"nodes": self.nodes, "ptr": self.ptr, "role": self.role, **more})
         write_json(folder / "seed0" / "card.json", {"sha256": hash_file(stored)})
         return folder
 
@@ -93,6 +99,14 @@ def case_of(
     nodes = np.concatenate(parts).astype(np.int64)
     ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False, copy=copy)
+
+
+def with_links(case: Case, folder: Path, ratios: Ratios = (0.6, 0.2, 0.2)) -> Case:
+    """The same clients, whose edges have roles instead of their nodes."""
+    edges = induced_edges(case.graph, case.nodes, case.ptr, case.copy)
+    stream = np.random.default_rng(11)
+    pairs, _ = draw_pairs(edges, case.nodes, case.ptr, case.graph.edges, ratios, stream)
+    return replace(case, role=np.zeros_like(case.role), folder=folder, pairs=pairs)
 
 
 def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:

@@ -28,6 +28,7 @@ from federations import (
     random_graph,
     schedule_of,
     tiny_case,
+    with_links,
 )
 from pairs import (
     BACKBONES_OF,
@@ -50,7 +51,7 @@ from fglbench.partition.base import assign_clients
 from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
-from fglbench.tasks import DEFAULT_TASK, metrics_of, task_of
+from fglbench.tasks import DEFAULT_TASK, has_own_roles, metrics_of, task_of
 
 COMPONENTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 ROUNDS = 3
@@ -62,6 +63,10 @@ EAGER: dict[str, dict[str, Any]] = {
     "fedgl": {"confidence": 0.4, "label_weight": 1.0},
     "fedgta": {"epsilon": 0.9},
 }
+
+
+WITHOUT_SELECTION = {"fedvgae": {"no_fine_tuning": True}}
+"""Settings under which a method trains whatever the validation scores are."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,9 @@ AGGREGATIONS: list[dict[str, Any]] = [
 ]
 VARIANTS = [
     *(Choice(model, "sage", own) for model in ("fedsage", "fedsage+", "fedgl") for own in AGGREGATIONS),
+    Choice("fedvgae", "vgae", {"queue": 2, "share": "all", "drop": 0.0}),
+    Choice("fedvgae", "vgae", {"no_contrast": True, "no_fine_tuning": True}),
+    Choice("fedavg", "vgae", backbone_own={"kl_over": "once"}),
     Choice("fedgta", "gcn", {"variant": "public"}),
     Choice("fedgta", "gcn", {"moments": "central", "order": 3}),
     Choice("fedgta", "gcn", {"no_moments": True}),
@@ -287,7 +295,8 @@ def test_one_client(choice: Choice, whole: Case) -> None:
 
 
 def test_inductive(choice: Choice, unseen: list[Case]) -> None:
-    """Validation and test nodes are scored, and nothing of them gets into training."""
+    """Validation and test nodes are scored, and nothing of them gets into training but what a method selects by."""
+    choice = replace(choice, own=choice.own | WITHOUT_SELECTION.get(choice.method, {}))
     one, other = (Pair(choice, unseen[i], unseen[i + 2], inductive=True) for i in (0, 1))
     first, second = one.run(), other.run()
     assert_sound(first, one.federation)
@@ -364,6 +373,13 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
     assert_close(pair.run(), pair._run(), 0.0)
 
 
+@pytest.fixture(scope="module")
+def linked(case: Case, whole: Case, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Case]:
+    """The clients, and under True the whole graph as one, with roles of edges."""
+    folder = tmp_path_factory.mktemp("linked")
+    return {central: with_links(own, folder / str(central)) for central, own in {False: case, True: whole}.items()}
+
+
 @pytest.mark.parametrize("task", sorted(set(registry.names("task")) - {DEFAULT_TASK}))
 @pytest.mark.parametrize(
     ("method", "backbone"),
@@ -373,10 +389,11 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
     ),
 )
 def test_task_trains_under_every_method_that_asks_for_no_classes(
-    task: str, method: str, backbone: str, case: Case, whole: Case
+    task: str, method: str, backbone: str, case: Case, whole: Case, linked: dict[bool, Case]
 ) -> None:
     central = registry.declaration("method", method).constants.get("CENTRALISED", False)
-    federation = (whole if central else case).federation(backbone)
+    chosen = linked[central] if has_own_roles(task) else whole if central else case
+    federation = chosen.federation(backbone)
     made = task_of({"task": {"name": task, "settings": {}}})
     own = needed(method, backbone)
     settings = registry.declaration("backbone", backbone).settings(**own)
@@ -390,20 +407,22 @@ def test_task_trains_under_every_method_that_asks_for_no_classes(
 
     found = run()
     assert found.state == "ok"
+    pairs = federation.pairs.arrays() if federation.pairs else {}
+    split = {"nodes": federation.nodes, "ptr": federation.ptr, "role": federation.role, **pairs}
+    targets = made.targets(split, case.graph.labels)
     trains = made.objective(federation).counts > 0
     assert np.isnan(found.history["train_loss"][:, ~trains]).all()
     assert np.isfinite(found.history["train_loss"][:, trains]).all()
     if method == "fedavg":
         assert found.history["train_loss"][-1, trains].mean() < found.history["train_loss"][0, trains].mean()
     for reading, predicted in found.predictions.items():
-        assert len(predicted) == len(federation.labels), reading
+        assert len(predicted) == len(targets.truth), reading
     np.testing.assert_allclose(run(1).history["train_loss"], found.history["train_loss"], atol=1e-3)
-    split = {"nodes": federation.nodes, "ptr": federation.ptr, "role": federation.role}
-    targets = made.targets(split, case.graph.labels)
     scores = made.scores(found.predictions["last"], None, targets, targets.role == TEST)
     metric = next(iter(metrics_of(task)))
     kept = made.round_scores(found.predictions["last"], federation, "test")
-    sizes = federation.count(TEST)
+    sizes = made.count(federation, "test")
+    assert sizes.sum() == (targets.role == TEST).sum()
     for mean in ("pooled", "macro"):
         assert made.score(kept, "test", sizes, mean) == pytest.approx(scores[metric][mean], abs=1e-6)
 

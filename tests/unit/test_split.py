@@ -347,9 +347,7 @@ def test_clients_that_lack_a_role_are_kept_or_refused():
     parts = [np.arange(10), np.array([10]), np.array([11, 12])]
     roles = split_of(labels, parts)
     assert clients_without(counts_of(roles)) == {"train": [1, 2], "val": [2], "test": [1, 2]}
-    with pytest.raises(
-        PartitionError, match=r"3 clients: no train targets at .*\[1, 2\], no val targets at .*\[2\]"
-    ):
+    with pytest.raises(PartitionError, match=r"3 clients: no train targets at .*\[1, 2\], no val targets at .*\[2\]"):
         split_of(labels, parts, empty="error")
     assert len(split_of(labels[:10], parts[:1], empty="error")) == 1
 

@@ -53,10 +53,6 @@ class Output:
     buffers: Parameters = field(default_factory=dict)
     penalty: Tensor | None = None
 
-    def representation(self, batch: Batch) -> Tensor:
-        """`hidden` of the batch's output rows, [outputs, width]."""
-        return batch.at_targets(self.hidden, self.hidden_level)
-
 
 class Backbone(ABC):
     """A local model.
@@ -106,6 +102,10 @@ class Backbone(ABC):
     @abstractmethod
     def forward(self, parameters: Parameters, batch: Any, dropout: Dropout) -> Output:
         """Logits of the batch's output rows under stacked parameters and buffers [S, ...]."""
+
+    def representation(self, output: Output, batch: Batch) -> Tensor:
+        """[outputs, width] of the batch's output rows: their embeddings, or what the classifier reads."""
+        return output.logits if self.embeds else batch.at_targets(output.hidden, output.hidden_level)
 
     def batch(
         self,

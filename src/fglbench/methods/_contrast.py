@@ -38,7 +38,7 @@ class Contrast:
             earlier: at least one, each [C, ...] of all clients.
         """
         received, *others = self._constants(step, earlier)
-        z = step.output.representation(step.batch)
+        z = self._backbone.representation(step.output, step.batch)
         near, *away = (cosine_similarity(z, other) for other in (received, *others))
         far = away[0] if len(away) == 1 else self._temperature * _log_sum(away, self._temperature)
         contrast = softplus(-(near - far) / self._temperature).unsqueeze(1)
@@ -49,9 +49,8 @@ class Contrast:
         if self._fixed is None or self._fixed[0] != step.round or self._fixed[1] is not step.batch:
             models = [step.received, *(take(own, rows_of(step.clients)) for own in earlier)]
             with torch.no_grad():
-                found = [
-                    self._backbone.forward(own, step.batch, no_dropout).representation(step.batch) for own in models
-                ]
+                outputs = [self._backbone.forward(own, step.batch, no_dropout) for own in models]
+            found = [self._backbone.representation(output, step.batch) for output in outputs]
             self._fixed = step.round, step.batch, found
         return self._fixed[2]
 

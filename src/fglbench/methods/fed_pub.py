@@ -7,8 +7,8 @@ graph: client i receives the weights of all that trained, with shares proportion
 stay with their client. The random graph has `blocks` blocks of 100 nodes, edges of probability 0.1 inside and none
 between, and normal features.
 
-Deviations: the embedding is of the representation before the classifier, of which a backbone may have its own kind; the
-public code's is the second convolution's output, with a linear classifier behind it. The public code computes both
+Deviations: a representation is what the backbone's classifier reads, or its embedding for links; the public code's is
+the output of the second of two convolutions, before a ReLU and a linear classifier. The public code computes both
 penalties on detached tensors, so that they have no gradient: l1 and l2 of 0 train as it does, but for its pruning.
 
 Defaults:
@@ -102,11 +102,11 @@ class Method(base.Method):
     @torch.no_grad()
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """The functional embeddings, [S, width]; one client after another, whose rows would fill memory together."""
-        found = [
-            self.backbone.forward(take(round.parameters, slice(client, client + 1)), self._batch, no_dropout)
-            for client in round.clients.tolist()
-        ]
-        return {"embedding": torch.stack([output.representation(self._batch).mean(0) for output in found])}
+        found = []
+        for client in round.clients.tolist():
+            output = self.backbone.forward(take(round.parameters, slice(client, client + 1)), self._batch, no_dropout)
+            found.append(self.backbone.representation(output, self._batch).mean(0))
+        return {"embedding": torch.stack(found)}
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         """Clients that did not train keep what they have."""

@@ -123,7 +123,7 @@ class Method(_aggregated.Method):
             if self.settings.label_weight:
                 predictions.append(output.logits.softmax(1))
             if self._joins():
-                embeddings.append(output.representation(batch))
+                embeddings.append(self.backbone.representation(output, batch))
         found = {"predictions": predictions, "embeddings": embeddings}
         return sent | {name: torch.cat(parts) for name, parts in found.items() if parts}
 
