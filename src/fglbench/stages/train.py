@@ -204,7 +204,7 @@ def _run(
     from fglbench.federation.chunks import clients_at_once
     from fglbench.federation.final import global_test, reading_logits
     from fglbench.federation.loop import train
-    from fglbench.federation.memory import keep_freed_memory
+    from fglbench.federation.memory import keep_freed_memory, memory_mb, parameters_mb
     from fglbench.federation.schedule import LocalPrivacy, Schedule
     from fglbench.stages.preprocess import load_federation, load_global_test
 
@@ -237,18 +237,27 @@ def _run(
     reason = task.not_applicable(federation) or method.not_applicable()
     if method.needs_classes and not task.predicts_classes:
         reason = f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
+    initial = backbone.initial(torch.Generator())
+    parameter_bytes = sum(tensor.numel() * tensor.element_size() for tensor in initial.values())
+    if specs["prepared"]["features"] == "identity":
+        needed = parameters_mb(federation.num_clients, parameter_bytes)
+        limit = settings["memory_mb"] or memory_mb(device)
+        if needed > limit:
+            reason = (
+                f"features: identity has {federation.num_features} inputs, and parameters for them take {needed} MiB "
+                f"of {limit} MiB; take fewer clients or a smaller hidden width"
+            )
     if reason:
         return None, {"state": "not_applicable", "round": None, "reason": reason}
     training = dict(spec["training"])
     if protection := training.pop("ldp", None):
         training["ldp"] = LocalPrivacy(**protection)
     schedule = Schedule(**training, evaluate=spec["evaluate"], selection_mean=spec["mean"])
-    initial = backbone.initial(torch.Generator())
     chunk = settings["chunk_clients"] or clients_at_once(
         federation.scored,
         backbone.propagation,
         backbone.branches * max((tensor.shape or (1,))[-1] for tensor in initial.values()),
-        sum(tensor.numel() * tensor.element_size() for tensor in initial.values()),
+        parameter_bytes,
         settings["memory_mb"],
         backbone.edge_values,
         method.added_rows,
