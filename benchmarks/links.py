@@ -138,7 +138,7 @@ def compare(dataset: str, clients: int, mirror: Path | None, seconds: float, rep
 
 
 def large(nodes: int) -> None:
-    """Three rounds on a block model, as many clients at once as 2,000 MiB allow, with the largest memory of all stages."""
+    """Three rounds on a block model, with 2,000 MiB for the clients trained at once; the peak is of all stages."""
     values = {
         "datasets": [{"name": "sbm", "nodes": nodes, "classes": 10, "average_degree": 8.0, "features": 16}],
         "partitions": ["metis"],
