@@ -24,7 +24,7 @@ from fglbench.stages.preprocess import FILE, is_current, split_of
 from fglbench.stages.run_record import RECORD, differences, is_complete
 from fglbench.stages.train import Progress, train
 from fglbench.storage import exclusive, hash_file, read_json, write_json
-from fglbench.tasks import selecting_metric
+from fglbench.tasks import selecting_metric, task_name
 
 COMMAND_LINE = "command line"
 
@@ -216,7 +216,7 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
 def summary(single: Single) -> dict[str, Any]:
     """What a run scored and cost: the selecting score at the protocol's reading, such as `test_accuracy_pooled`, None
     where there is none; `selected_round` counts from 0. `test_accuracy_nodes` is there where clients share nodes."""
-    metric = selecting_metric(single.config.protocol.task.name)
+    metric = selecting_metric(task_name(single.cell.method.spec))
     record = read_json(single.seed_folder("train") / "run.json")
     readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
     scores = readings.get(single.config.protocol.reading)

@@ -29,7 +29,7 @@ from fglbench.seeding import derive
 from fglbench.single import Single, run_single
 from fglbench.stages.run_record import TRIED_AGAIN
 from fglbench.storage import exclusive, read_json, write_json, write_text
-from fglbench.tasks import selecting_metric
+from fglbench.tasks import selecting_metric, task_name
 
 _COUNTED = ("COMPLETE", "PRUNED")
 _WHOLE_TRIALS = 5  # different settings that a median is taken of at least
@@ -214,7 +214,7 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
             raise _FailedError(state, reason)
         if state != "ok":
             raise optuna.TrialPruned(reason)
-        metric = selecting_metric(study.protocol.task.name)
+        metric = selecting_metric(task_name(cell.method.spec))
         score = value_of(metrics["readings"]["val"]["val"][metric], study.protocol.mean)
         if score is None:
             raise FglbenchError(f"{search.slug}: no client has validation nodes, so there is nothing to choose by.")

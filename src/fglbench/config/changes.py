@@ -22,7 +22,7 @@ from fglbench.settings import OF_ENTRIES
 
 _MOST = 2**63 - 1  # what a table of records holds
 PARTS = ("settings", "backbone_settings", "training")
-PROTOCOL = ("split", "setting", "features")
+PROTOCOL = ("split", "setting", "features", "task")
 """What of the protocol may differ by dataset; the rest tells how tables are to be read."""
 
 

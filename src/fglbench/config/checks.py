@@ -1,7 +1,7 @@
 """What is wrong with a well-typed study: names, settings, duplicates, counts, and what cannot work together."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fglbench import registry
 from fglbench.config.changes import change_problems, seed_problems, settings_problems
 from fglbench.config.entries import chosen, component_settings, labels
-from fglbench.config.merge import grids_of, merged_protocol
+from fglbench.config.merge import grids_of, merged_protocol, tasks_shown
 from fglbench.config.partition_files import may_hold_out, partition_file_problems
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
@@ -45,7 +45,8 @@ def study_problems(study: Study) -> list[str]:
         ]
         twice = _duplicates(key, resolved, _entry_text)
         found += twice or _duplicates(key, labels(entries), lambda label: f"label '{label}'")
-    found += _task_problems(study.protocol.task) or _own_role_problems(study)
+    found += _task_problems("protocol.task", study.protocol.task)
+    found += _dataset_tasks(study)
     found += _duplicates("clients", study.clients, str)
     found += seed_problems("seeds", study.seeds)
     found += change_problems(study)
@@ -64,15 +65,15 @@ def study_problems(study: Study) -> list[str]:
 def shown_problems(study: Study) -> list[str]:
     """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`. Tables
     and figures must show something of the study."""
-    values, metrics = _axis_values(study), [*OF_RUNS]
-    of_logits: tuple[str, ...] = ()
-    if study.protocol.task.name in registry.names("task"):  # else said already
-        metrics = [*metrics_of(study.protocol.task.name), *OF_RUNS]
-        of_logits = metrics_of_logits(study.protocol.task.name)
-    found = []
+    values, found = _axis_values(study), []
     for index, table in enumerate(study.tables):
         if table.kind == "datasets":
             continue
+        tasks = _known_tasks(study, table.where)
+        metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
+        of_logits = [metric for task in tasks for metric in metrics_of_logits(task)]
+        if len(tasks) > 1 and table.metric is None:
+            found.append(f"tables[{index}].metric: {_TASKS.format(', '.join(tasks))}, or name a metric.")
         if table.metric is not None and table.metric not in metrics:
             found.append(f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, metrics)}")
         if table.split == "global_test" and study.protocol.global_test is None:
@@ -94,7 +95,20 @@ def shown_problems(study: Study) -> list[str]:
                 )
     for index, figure in enumerate(study.figures):
         found += _where_problems(f"figures[{index}]", figure.where, values)
+        if len(tasks := _known_tasks(study, figure.where)) > 1:
+            found.append(f"figures[{index}].where: {_TASKS.format(', '.join(tasks))}.")
     return found
+
+
+_TASKS = "the datasets have several tasks ({}), each with scores of its own; choose datasets of one under 'where'"
+
+
+def _known_tasks(study: Study, where: Mapping[Any, list[Any]]) -> list[str]:
+    """The tasks of the datasets that a table or figure shows, but for those that are no task, as is said elsewhere."""
+    try:
+        return [name for name in tasks_shown(study, where.get("dataset")) if name in registry.names("task")]
+    except ValidationError:
+        return []
 
 
 def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None, by_method: bool) -> list[str]:
@@ -151,34 +165,47 @@ def _entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
     return found
 
 
-def _task_problems(task: Entry) -> list[str]:
+def _task_problems(where: str, task: Entry) -> list[str]:
     given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
-    beside = [f"protocol.task.{key}: a task has a name and settings alone." for key, value in given.items() if value]
-    return beside or settings_problems("protocol.task", "task", task)
+    beside = [f"{where}.{key}: a task has a name and settings alone." for key, value in given.items() if value]
+    return beside or settings_problems(where, "task", task)
 
 
-def _own_role_problems(study: Study) -> list[str]:
-    """Settings of the protocol that speak of nodes with roles, under a task that draws roles of its own."""
-    name = study.protocol.task.name
-    if not has_own_roles(name):
-        return []
-    protocols = {"protocol": study.protocol.model_dump(exclude_unset=True)}
-    protocols |= {f"datasets[{index}].protocol": entry.protocol for index, entry in enumerate(study.datasets)}
-    found = []
-    for where, given in protocols.items():
-        if given.get("setting", "transductive") != "transductive":
-            found.append(f"{where}.setting: {name} draws roles of its own; leave it transductive.")
-        found += [
-            f"{where}.split.{key}: {name} draws roles of its own, see its settings; leave '{key}' out."
-            for key in given.get("split") or {}
-            if key not in OF_ANY_TASK
-        ]
-    for key in ("global_test", "logits"):
-        if getattr(study.protocol, key):
-            found.append(f"protocol.{key}: {name} has no use for it; leave it out.")
-    if study.training.batch_size:
-        found.append(f"training.batch_size: {name} trains on all nodes of a client at once; leave it out.")
-    return found
+def _dataset_tasks(study: Study) -> list[str]:
+    """What is wrong with the tasks of datasets, and settings that speak of nodes with roles where the task draws roles
+    of its own."""
+    found, with_node_roles = [], False
+    for index, entry in enumerate(study.datasets):
+        where = f"datasets[{index}].protocol"
+        try:
+            protocol = merged_protocol(study, entry)
+        except ValidationError:
+            continue  # said already
+        name = protocol.task.name
+        if "task" in entry.protocol:
+            found += _task_problems(f"{where}.task", protocol.task)
+        if name not in registry.names("task") or not has_own_roles(name):
+            with_node_roles = True
+            continue
+        if protocol.setting != "transductive":
+            found.append(f"{where if 'setting' in entry.protocol else 'protocol'}.setting: {_OWN.format(name)}")
+        found += [f"{where}.split.{key}: {_OWN.format(name)}" for key in _of_nodes(entry.protocol.get("split") or {})]
+        for key in ("global_test", "logits"):
+            if getattr(protocol, key):
+                found.append(f"protocol.{key}: {name} has no use for it; leave it out.")
+        if study.training.batch_size:
+            found.append(f"training.batch_size: {name} trains on all nodes of a client at once; leave it out.")
+    if not with_node_roles:
+        given = study.protocol.split.model_dump(exclude_unset=True)
+        found += [f"protocol.split.{key}: {_OWN.format(study.protocol.task.name)}" for key in _of_nodes(given)]
+    return list(dict.fromkeys(found))
+
+
+_OWN = "{} draws roles of its own, see its settings; leave it out."
+
+
+def _of_nodes(split: Iterable[str]) -> list[str]:
+    return [key for key in split if key not in OF_ANY_TASK]
 
 
 def _protocol_problems(study: Study) -> list[str]:

@@ -68,6 +68,16 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
     return Protocol.model_validate(values | change)
 
 
+def tasks_shown(study: Study, datasets: Sequence[str | int] | None = None) -> list[str]:
+    """The names of the tasks of some datasets, by label or name, or of all; each once, in the order of the datasets."""
+    found = [
+        merged_protocol(study, entry).task.name
+        for label, entry in chosen(study.datasets, None)
+        if datasets is None or {label, entry.name} & set(datasets)
+    ]
+    return list(dict.fromkeys(found))
+
+
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
     """The backbone and the method of a combination, with the settings that overrides give them."""
     found = applying(study, study.overrides, at)

@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+from fglbench.config.merge import tasks_shown
 from fglbench.config.schema import Study
 from fglbench.errors import suggest
 from fglbench.tasks import selecting_metric
@@ -43,7 +44,7 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
             f"reference: {path} lacks the column {', '.join(missing)}; a file of printed numbers has "
             f"{', '.join(COLUMNS)}, with commas between them."
         ]
-    found, selects = [], selecting_metric(study.protocol.task.name)
+    found = []
     for index, table in enumerate(study.tables):
         if table.reference is None:
             continue
@@ -53,7 +54,8 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
             if name not in columns
         ]
         of_table = [row for row in rows if row["table"] == table.reference.table]
-        scored = {row["eval"] for row in of_table if row["metric"] == (table.metric or selects)}
+        metric = table.metric or selecting_metric(tasks_shown(study, table.where.get("dataset"))[0])
+        scored = {row["eval"] for row in of_table if row["metric"] == metric}
         if not of_table:
             tables = sorted({row["table"] for row in rows})
             found.append(

@@ -39,7 +39,8 @@ class Entry(Section):
     label: str | None = Field(None, min_length=1, max_length=60, description="How tables and figures call it.")
     training: dict[str, Any] = Field({}, description="Keys of `training` that differ here; not for partition schemes.")
     protocol: dict[str, Any] = Field(
-        {}, description="Of a dataset: keys of `protocol` that differ there, of `split`, `setting` and `features`."
+        {},
+        description="Of a dataset: keys of `protocol` that differ there, of `task`, `split`, `setting` and `features`.",
     )
     printed: dict[Literal["dataset", "partition", "method", "backbone", "variant"], str] = Field(
         {}, description="What the paper's reference file has for it, by column, where that is not its name."

@@ -18,14 +18,14 @@ from fglbench.checksums import check_file, check_listed
 from fglbench.config.entries import chosen, seed_list
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
 from fglbench.config.identity import EVALUATE_VERSION, Cell
-from fglbench.config.merge import grids_of
+from fglbench.config.merge import grids_of, tasks_shown
 from fglbench.config.schema import Study
 from fglbench.datasets import catalogue
 from fglbench.evaluation.metrics import value_of
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
-from fglbench.tasks import metrics_of, task_of
+from fglbench.tasks import metrics_of, selecting_metric, task_of
 
 RUN_COLUMNS = {
     "dataset": "str",
@@ -262,6 +262,19 @@ def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _open_keys(study: Study, asked: dict[str, Any]) -> dict[str, str]:
+    """The reading, mean and score of a table or figure that leaves them open."""
+    (task, *_) = tasks_shown(study, asked["where"].get("dataset"))
+    return {"reading": study.protocol.reading, "mean": study.protocol.mean, "metric": selecting_metric(task)}
+
+
+def _resolved(study: Study, table: dict[str, Any]) -> dict[str, Any]:
+    """A table with what it leaves open."""
+    found = {**table, **{key: table[key] or value for key, value in _open_keys(study, table).items()}}
+    directions = (metrics_of(task).get(found["metric"]) for task in tasks_shown(study, table["where"].get("dataset")))
+    return {**found, "better": found["better"] or next(filter(None, directions), None)}
+
+
 def _study(
     expansion: Expansion,
     name: str,
@@ -283,20 +296,15 @@ def _study(
     devices = {device_text(run["device"]) for run in runs if run["device"]}
     devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
     cores = [run["cores"] for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
-    shown = {key: study["protocol"][key] for key in ("reading", "mean")}
-    better = metrics_of(expansion.study.protocol.task.name)
-    shown["metric"] = next(iter(better))
-    tables = [{**table, **{key: table[key] or shown[key] for key in shown}} for table in study.pop("tables")]
-    for table in tables:
-        table["better"] = table["better"] or better.get(table["metric"])
-    figures = [{**figure, **shown} for figure in study.pop("figures")]
+    tables = [_resolved(expansion.study, table) for table in study.pop("tables")]
+    figures = [{**figure, **_open_keys(expansion.study, figure)} for figure in study.pop("figures")]
     return {
         "name": name,
         "title": study["title"],
         "notes": study["notes"],
         "reference": study["reference"],
         "protocol": study["protocol"],
-        "metric": shown["metric"],
+        "metric": selecting_metric(expansion.study.protocol.task.name),
         "protocols": {label: own.model_dump() for label, own in other_protocols(expansion.study).items()},
         "training": study["training"],
         "settings": study,

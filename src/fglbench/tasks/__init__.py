@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 DEFAULT_TASK = "node-classification"
 
 
+def task_name(spec: Mapping[str, Any]) -> str:
+    """The name of a cell's task, from the specification of its method."""
+    name: str = spec["task"]["name"] if "task" in spec else DEFAULT_TASK
+    return name
+
+
 def task_of(spec: Mapping[str, Any]) -> "Task":
     """The task of a cell, from the specification of its method or split; one that names none has the default."""
     spec = spec.get("task", {"name": DEFAULT_TASK, "settings": {}})
