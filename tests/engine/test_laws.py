@@ -41,6 +41,7 @@ from fglbench.federation.parameters import Parameters
 from fglbench.federation.record import Recorder, Result
 from fglbench.federation.rounds import draw_clients
 from fglbench.methods import base, fedavg
+from fglbench.seeding import torch_stream
 from fglbench.settings import ComponentSettings
 
 HIDDEN = 8
@@ -148,6 +149,17 @@ def test_fedprox_with_mu_zero_is_fedavg_exactly(five: Case) -> None:
     assert_same(run(federation, "fedprox", own={"mu": 0.0}, dropout=0.5), run(federation, "fedavg", dropout=0.5))
     drawn_in = run(federation, "fedprox", own={"mu": 100.0}).parameters["last"]["0.weight"]
     assert not torch.equal(drawn_in, run(federation, "fedavg").parameters["last"]["0.weight"])
+
+
+def test_fedper_with_mu_holds_its_base_layers_alone(five: Case) -> None:
+    federation = five.federation()
+    plain = run(federation, "fedper", dropout=0.5)
+    assert_same(run(federation, "fedper", own={"mu": 0.0}, dropout=0.5), plain)
+    one, other = (run(federation, "fedper", own={"mu": mu}, rounds=1).parameters["last"] for mu in (0.0, 100.0))
+    start = backbone_of(federation, "gcn", hidden=HIDDEN).initial(torch_stream(3, "initialisation"))
+    far, near = ((own["0.weight"][0] - start["0.weight"]).norm() for own in (one, other))
+    assert near < 0.9 * far
+    assert not torch.equal(other["1.weight"][0], other["1.weight"][1])
 
 
 @pytest.mark.parametrize(

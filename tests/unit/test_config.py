@@ -145,7 +145,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"mean": "macro"}}]},
-            "my.yaml: datasets[0].protocol.mean: the same for all datasets; valid here: split, setting, features, task.",
+            "datasets[0].protocol.mean: the same for all datasets; valid here: split, setting, features, task.",
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"split": {"train": 0.9}}}]},

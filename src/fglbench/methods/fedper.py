@@ -1,18 +1,24 @@
-"""FedPer (Arivazhagan et al., 2019): FedAvg on the base layers; the last layer stays with its client."""
+"""FedPer (Arivazhagan et al., 2019): FedAvg on the base layers; the last layer stays with its client.
+
+With `mu` the base layers are FedProx's, as in table 5 of FedVGAE, where the encoder alone is shared.
+
+Defaults:
+    mu none: the paper's.
+"""
 
 import torch
 
-from fglbench.methods import base, fedavg
-from fglbench.settings import ComponentSettings
+from fglbench.methods import base, fedprox
+from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
 
 
 class Settings(ComponentSettings):
-    pass
+    mu: float | None = Field(None, ge=0, description="Weight of FedProx's term on the base layers; null: none.")
 
 
-class Method(fedavg.Method):
+class Method(fedprox.Method):
     def not_applicable(self) -> str | None:
         if self.shared(self.backbone.initial(torch.Generator())):
             return None
