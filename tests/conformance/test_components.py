@@ -52,6 +52,7 @@ from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
 from fglbench.tasks import DEFAULT_TASK, has_own_roles, metrics_of, task_of
+from fglbench.tasks import base as base_task
 
 COMPONENTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 ROUNDS = 3
@@ -371,6 +372,12 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
     assert_close(pair.run(), pair._run(), 0.0)
+
+
+@pytest.mark.parametrize("task", registry.names("task"))
+def test_a_task_declares_roles_of_its_own_where_it_draws_them(task: str) -> None:
+    made = registry.module("task", task).Task
+    assert has_own_roles(task) == (made.roles is not base_task.Task.roles)
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"mean": "macro"}}]},
-            "datasets[0].protocol.mean: the same for all datasets; valid here: split, setting, features, task.",
+            "my.yaml: datasets[0].protocol.mean: the same for all datasets; valid here: split, setting, features, ",
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"split": {"train": 0.9}}}]},
@@ -232,6 +232,48 @@ def test_shipped_studies_are_valid(path):
         ),
         ({"tuned": "nothing"}, "my.yaml: tuned: 'nothing' is not a file of settings in"),
         ({"results": "../elsewhere"}, "my.yaml: results"),
+        (
+            {"protocol": {"task": "link_prediction", "split": {"train": 0.2, "val": 0.4, "test": 0.4}}},
+            "my.yaml: protocol.split.train: link-prediction draws roles of its own, see its settings; leave it out.",
+        ),
+        (
+            {"datasets": [{"name": "cora", "protocol": {"task": "link_prediction", "split": {"stratify": False}}}]},
+            "my.yaml: datasets[0].protocol.split.stratify: link-prediction draws roles of its own",
+        ),
+        (
+            {"datasets": [{"name": "cora", "protocol": {"task": "link_predicton"}}]},
+            "my.yaml: datasets[0].protocol.task: 'link-predicton' is not a task. Did you mean 'link-prediction'?",
+        ),
+        (
+            {"protocol": {"task": "link_prediction", "setting": "inductive"}},
+            "my.yaml: protocol.setting: link-prediction draws roles of its own",
+        ),
+        (
+            {"protocol": {"task": "link_prediction", "global_test": "whole"}},
+            "my.yaml: protocol.global_test: link-prediction has no use for it; leave it out.",
+        ),
+        (
+            {"protocol": {"task": "link_prediction"}, "training": {"batch_size": 8}},
+            "my.yaml: training.batch_size: link-prediction trains on all nodes of a client at once; leave it out.",
+        ),
+        (
+            {"protocol": {"task": {"name": "link_prediction", "train": 0.9}}},
+            "my.yaml: protocol.task",
+        ),
+        (
+            {
+                "datasets": ["cora", {"name": "cora", "label": "links", "protocol": {"task": "link_prediction"}}],
+                "tables": [{"name": "t", "title": "T"}],
+            },
+            "my.yaml: tables[0].metric: the datasets have several tasks (node-classification, link-prediction), each",
+        ),
+        (
+            {
+                "datasets": ["cora", {"name": "cora", "label": "links", "protocol": {"task": "link_prediction"}}],
+                "figures": [{"name": "f", "title": "F", "kind": "accuracy_per_round"}],
+            },
+            "my.yaml: figures[0].where: the datasets have several tasks",
+        ),
         ({"results": "/absolute"}, "my.yaml: results"),
     ],
 )

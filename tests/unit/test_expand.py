@@ -110,6 +110,29 @@ def test_a_dataset_may_have_a_protocol_of_its_own():
     }
 
 
+def test_roles_of_links_are_part_of_the_split_and_roles_of_nodes_are_not():
+    links = {"name": "link_prediction"}
+    plain, cell = only_cell(), only_cell(protocol={"task": links})
+    assert "task" not in plain.partition.spec
+    assert cell.partition.spec["task"]["name"] == "link-prediction"
+    assert cell.partition.spec["split"] == {"empty": "keep"}
+    other = only_cell(protocol={"task": {**links, "train": 0.8, "test": 0.15}})
+    assert other.partition.slug != cell.partition.slug
+    assert only_cell(protocol={"task": "feature_reconstruction"}).partition.slug == plain.partition.slug
+
+
+def test_a_dataset_may_have_a_task_of_its_own():
+    entries = ["cora", {"name": "cora", "label": "links", "protocol": {"task": "link_prediction"}}]
+    nodes, links = expand(
+        study(datasets=entries, methods=["fedavg"], partitions=["metis"], clients=[10], seeds=[0])
+    ).cells
+    assert "task" not in nodes.method.spec
+    assert links.method.spec["task"]["name"] == "link-prediction"
+    assert nodes.partition.slug != links.partition.slug
+    assert nodes.dataset == links.dataset
+    assert nodes.prepared == links.prepared
+
+
 def test_the_reading_shown_changes_no_cell():
     assert only_cell(protocol={"reading": "last"}).id == only_cell().id
 

@@ -72,6 +72,51 @@ def test_a_method_that_sends_nothing_has_no_privacy_budget(tmp_path: Path) -> No
     assert runs.loc[runs["metric"] == "privacy_budget", "value"].isna().all()
 
 
+def test_one_study_has_tables_and_figures_of_nodes_and_of_links(tmp_path: Path) -> None:
+    sbm = values()["datasets"][0]
+    links = {**sbm, "label": "links", "protocol": {"task": "link_prediction"}}
+    shown: dict[str, Any] = {
+        "datasets": [{**sbm, "label": "nodes"}, links],
+        "methods": ["fedavg", "fedgta"],
+        "tables": [
+            {"name": "of-nodes", "title": "Nodes.", "where": {"dataset": ["nodes"]}},
+            {"name": "of-links", "title": "Links.", "where": {"dataset": ["links"]}},
+            {"name": "precision", "title": "Links.", "metric": "ap", "where": {"dataset": ["links"]}},
+        ],
+        "figures": [
+            {"name": "f", "kind": "accuracy_per_round", "title": "AUC", "where": {"dataset": ["links"]}},
+        ],
+    }
+    results = tmp_path / "results"
+    for dataset in shown["datasets"]:
+        for method in shown["methods"]:
+            run_cell(values(datasets=[dataset], methods=[method]), results)
+    collect(expand(load_config(values(**shown))), "mine", results, tmp_path / "records")
+    record = read_json(tmp_path / "records" / "study.json")
+    assert [table["metric"] for table in record["tables"]] == ["accuracy", "auc", "ap"]
+    assert record["figures"][0]["metric"] == "auc"
+    make_tables(tmp_path / "records", tmp_path / "tables", tmp_path)
+    runs = pd.read_parquet(tmp_path / "records" / "runs.parquet")
+    at = (runs["split"] == "test") & (runs["reading"] == "val") & (runs["mean"] == "pooled")
+    for name, metric, dataset in (("of-nodes", "accuracy", "nodes"), ("precision", "ap", "links")):
+        found = runs[at & (runs["metric"] == metric) & (runs["dataset"] == dataset) & (runs["label"] == "fedavg")]
+        text = (tmp_path / "tables" / f"{name}.csv").read_text(encoding="utf-8")
+        assert f"{100 * found['value'].item():.8f}"[:8] in text
+    of_gta = runs[(runs["label"] == "fedgta") & (runs["dataset"] == "links")]
+    assert set(of_gta["outcome"]) == {"not_applicable"}
+    assert "reads predictions as classes, which the task link-prediction has not" in set(of_gta["reason"])
+    make_figures(tmp_path / "records", tmp_path / "figures")
+    assert (tmp_path / "figures" / "f.png").stat().st_size > 0
+
+
+def test_identity_features_are_refused_where_their_parameters_would_not_fit(tmp_path: Path) -> None:
+    features = {"protocol": {"features": "identity"}, "backbones": [{"name": "mlp", "hidden": 512}]}
+    sbm = {"datasets": [{"name": "sbm", "nodes": 20_000, "classes": 3, "average_degree": 2.0, "features": 4}]}
+    done = run_cell(values(**features, **sbm, jobs={"memory_mb": 64}), tmp_path)
+    assert done["outcome"] == "not_applicable"
+    assert "20000 inputs, and parameters for them take 586 MiB of 64 MiB" in str(done["reason"])
+
+
 ACCURACY = [{"name": "a", "title": "A", "metric": "accuracy"}]
 
 
