@@ -85,11 +85,14 @@ def run(
     **schedule: Any,
 ) -> Result:
     """Trains; `method` is a registered name or a class written here."""
-    backbone = backbone_of(federation, backbone_name, hidden=HIDDEN, dropout=dropout, depth=depth)
+    known = registry.declaration("backbone", backbone_name).settings.model_fields
+    layers = {"depth": depth} if "depth" in known else {}
+    backbone = backbone_of(federation, backbone_name, hidden=HIDDEN, dropout=dropout, **layers)
     if isinstance(method, str):
         made = method_of(federation, backbone, method, **(own or {}))
     else:
-        made = method(ComponentSettings(), backbone, federation)
+        settings = getattr(sys.modules[method.__module__], "Settings", ComponentSettings)
+        made = method(settings(), backbone, federation)
     return train(federation, made, TASK, schedule_of(**schedule), seed, chunk_clients=chunk)
 
 

@@ -74,6 +74,8 @@ class Backbone(ABC):
         neighbours: neighbours drawn for a node in training, whose mean stands for the operator; None reads all.
     """
 
+    outputs: int
+    embeds: bool
     hops: int
     propagations: int
     head: list[str]
@@ -88,7 +90,7 @@ class Backbone(ABC):
         self.settings = settings
         self.features = features
         self.embeds = outputs is None
-        self.outputs: int = getattr(settings, "hidden", EMBEDDING) if outputs is None else outputs
+        self.outputs = getattr(settings, "hidden", EMBEDDING) if outputs is None else outputs
         self.propagation: Propagation = settings.propagation()
 
     @abstractmethod
