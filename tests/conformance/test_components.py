@@ -102,7 +102,7 @@ VARIANTS = [
     *(Choice(model, "sage", own) for model in ("fedsage", "fedsage+", "fedgl") for own in AGGREGATIONS),
     Choice("fedvgae", "vgae", {"queue": 2, "share": "all", "drop": 0.0}),
     Choice("fedvgae", "vgae", {"no_contrast": True, "no_fine_tuning": True}),
-    Choice("fedavg", "vgae", backbone_own={"kl_over": "once"}),
+    Choice("fedavg", "vgae", backbone_own={"kl_per": "node"}),
     Choice("fedgta", "gcn", {"variant": "public"}),
     Choice("fedgta", "gcn", {"moments": "central", "order": 3}),
     Choice("fedgta", "gcn", {"no_moments": True}),

@@ -176,9 +176,9 @@ def test_autoencoders_are_pygs(case: Case, variational: bool) -> None:
     divergence = pyg.kl_loss(mean, log_sigma)
     assert output.penalty is not None
     torch.testing.assert_close(output.penalty[0], divergence / len(mean), atol=1e-5, rtol=0)
-    once = model_of(federation, "vgae", kl_over="once", kl=0.5).forward(stack(start, 1), batch, dropout).penalty
-    assert once is not None
-    torch.testing.assert_close(once[0], 0.5 * divergence, atol=1e-5, rtol=0)
+    of_node = model_of(federation, "vgae", kl_per="node", kl=0.5).forward(stack(start, 1), batch, dropout).penalty
+    assert of_node is not None
+    torch.testing.assert_close(of_node[0], 0.5 * divergence, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("backbone", ["gae", "vgae"])

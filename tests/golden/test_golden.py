@@ -134,7 +134,7 @@ FEDVGAE = {
         {"name": "fedvgae", "label": "fedvgae all", "share": "all", "queue": 2, "drop": 0.0},
         {"name": "fedvgae", "label": "fedvgae plain", "no_contrast": True, "no_fine_tuning": True},
     ],
-    "backbones": [{"name": "vgae", "kl_over": "once", "kl": 0.1}],
+    "backbones": [{"name": "vgae", "kl_per": "node", "kl": 0.1}],
 }
 OTHERS = {
     **{f"{pair} links": LINKS for pair in ("fedavg-gcn", "fedavg-vgae", "fedvgae-vgae", "fed-pub-gcn", "global-gcn")},

@@ -12,7 +12,7 @@ Defaults:
     dropout 0.0: the public code's.
     r 0.5: the paper's.
     kl 1.0: the paper's.
-    kl_over nodes: that of the public code and of PyG's example; `once` is eq. 7 of the FedVGAE paper, divided by n.
+    kl_per graph: that of the public code and of PyG's example; node is eq. 7 of the FedVGAE paper, divided by n.
 """
 
 from typing import Literal
@@ -34,9 +34,9 @@ class Settings(ComponentSettings):
     dropout: float = Field(0.0, ge=0, lt=1, description="Rate after the first convolution and in the read-out.")
     r: float = Field(0.5, ge=0, le=1, description="Kernel coefficient of the normalisation; 0.5 is symmetric.")
     kl: float = Field(1.0, ge=0, description="Weight of the Kullback-Leibler divergence.")
-    kl_over: Literal["nodes", "once"] = Field(
-        "nodes",
-        description="The mean divergence of a node, divided by the number of nodes once more (nodes), or not (once).",
+    kl_per: Literal["graph", "node"] = Field(
+        "graph",
+        description="The mean divergence of a node (node), or that divided by the client's nodes once more (graph).",
     )
 
     def propagation(self) -> Propagation:
@@ -54,7 +54,7 @@ class Backbone(gae.Backbone):
         sigma = log_sigma.exp()
         each = 0.5 * (mean.square() + sigma.square() - 2 * log_sigma - 1).sum(1, keepdim=True)
         divergence = self.settings.kl * (batch.client_mean @ each).squeeze(1)
-        if self.settings.kl_over == "nodes":
+        if self.settings.kl_per == "graph":
             sizes = torch.tensor(batch.target_ptr, device=each.device).diff()
             divergence = divergence / sizes
         return mean + sigma * dropout.normal(mean.shape[1], batch.ptrs[1]), divergence
