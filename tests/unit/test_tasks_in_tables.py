@@ -136,3 +136,27 @@ def test_what_does_not_fit_is_told_before_anything_runs(changes: dict[str, Any],
     with pytest.raises(ConfigError) as refused:
         load_config(values(**changes))
     assert said in str(refused.value)
+
+
+def test_what_a_study_leaves_open_is_shown_in_the_words_of_its_task() -> None:
+    (table,), figures = (
+        getattr(load_config(values(protocol={"task": "link_prediction"})), key) for key in ("tables", "figures")
+    )
+    assert (table.name, table.title, table.where) == ("auc", "Test AUC in percent.", {})
+    assert [figure.name for figure in figures][:2] == ["auc-per-round", "auc-per-second"]
+    assert figures[0].title == "Test AUC per round"
+    plain = load_config(values())
+    assert (plain.tables[0].name, plain.tables[0].title) == ("accuracy", "Test accuracy in percent.")
+
+
+def test_several_tasks_have_tables_and_figures_of_their_own() -> None:
+    (sbm,) = values()["datasets"]
+    datasets = [{**sbm, "label": "nodes"}, {**sbm, "label": "links", "protocol": {"task": "link_prediction"}}]
+    config = load_config(values(datasets=datasets))
+    assert [(table.name, table.where) for table in config.tables] == [
+        ("accuracy", {"dataset": ["nodes"]}),
+        ("auc", {"dataset": ["links"]}),
+    ]
+    names = [figure.name for figure in config.figures]
+    assert len(set(names)) == len(names) == 12
+    assert {"accuracy-per-round", "auc-per-round", "label-heatmap-accuracy", "label-heatmap-auc"} <= set(names)

@@ -15,6 +15,7 @@ from fglbench.config.checks import shown_problems, study_problems
 from fglbench.config.files import read_yaml
 from fglbench.config.printed import reference_problems
 from fglbench.config.schema import Checked, Config, Study
+from fglbench.config.shown import with_shown
 from fglbench.config.tuned import with_tuned
 from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import ConfigError, suggest
@@ -150,6 +151,7 @@ def _validate(
         except ValidationError:
             return None, found
         return known, found + [f"{source}: {problem}" for problem in study_problems(known)]
+    known = with_shown(known)
     wrong = [*study_problems(known), *shown_problems(known)]
     if studies is not None:
         wrong += reference_problems(known, studies)

@@ -1,0 +1,46 @@
+"""Tables and figures of a study that names none: of each of its tasks, with the words of that task's score."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from fglbench import registry
+from fglbench.config.entries import chosen
+from fglbench.config.merge import merged_protocol
+from fglbench.config.schema import Checked
+from fglbench.reporting.quantities import quantity
+from fglbench.tasks import DEFAULT_TASK, selecting_metric
+
+
+def with_shown(study: Checked) -> Checked:
+    """The study with the tables and figures that it leaves open, where its tasks are not the default one alone."""
+    try:
+        datasets = _datasets_of_tasks(study)
+    except ValidationError:  # of a dataset's protocol, which is told elsewhere
+        return study
+    known = registry.names("task")
+    if list(datasets) == [DEFAULT_TASK] or not set(datasets) <= set(known):
+        return study
+    found: dict[str, list[Any]] = {"tables": [], "figures": []}
+    for task, labels in datasets.items():
+        metric = selecting_metric(task)
+        words = quantity(metric)
+        title = f"Test {words.title}" + (" in percent." if words.unit == "%" else ".")
+        where = {"dataset": labels} if len(datasets) > 1 else {}
+        of_task = {"name": metric, "title": title, "where": where}
+        found["tables"] += [table.model_copy(update=of_task) for table in study.tables]
+        for figure in study.figures:
+            name = figure.name.replace("accuracy", metric)
+            if len(datasets) > 1 and "accuracy" not in figure.name:
+                name += f"-{metric}"
+            of_task = {"name": name, "title": figure.title.replace("accuracy", words.title), "where": where}
+            found["figures"].append(figure.model_copy(update=of_task))
+    return study.model_copy(update={key: new for key, new in found.items() if key not in study.model_fields_set})
+
+
+def _datasets_of_tasks(study: Checked) -> dict[str, list[str | int]]:
+    """The labels of the datasets of each task, in the study's order."""
+    found: dict[str, list[str | int]] = {}
+    for label, entry in chosen(study.datasets, None):
+        found.setdefault(merged_protocol(study, entry).task.name, []).append(label)
+    return found
