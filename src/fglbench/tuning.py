@@ -253,7 +253,7 @@ def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
         "seeds": search.trial_study.seeds,
         "ranges": {name: s.model_dump() if isinstance(s, Range) else s for name, s in search.space.items()},
         "trials": {state: states.count(state) for state in sorted(set(states))},
-        "best_validation_accuracy": best.value if best else None,
+        f"best_validation_{search.metric}": best.value if best else None,
         "best": best.params if best else None,
     }
 

@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 from fglbench.commands import components, places
 from fglbench.commands.train import positive
 from fglbench.errors import FglbenchError, suggest
+from fglbench.reporting.quantities import quantity
 
 if TYPE_CHECKING:
     from fglbench.config.searches import SearchPlan
@@ -99,14 +100,15 @@ def _run_all(
         except Timeout:
             waiting.append(search)
             continue
-        print(f"{search.slug}: {_text(records[-1])}", flush=True)
+        print(f"{search.slug}: {_text(records[-1], search.metric)}", flush=True)
     return records
 
 
-def _text(record: dict[str, Any]) -> str:
+def _text(record: dict[str, Any], metric: str) -> str:
     if record["best"] is None:
         return "no trial ended well"
-    return f"{100 * record['best_validation_accuracy']:.2f} % with {record['best']}"
+    score = quantity(metric)
+    return f"{score.title} {score.shown(record[f'best_validation_{metric}']):.2f} {score.unit} with {record['best']}"
 
 
 def _file(name: str) -> Path:

@@ -8,8 +8,9 @@ from fglbench.config.changes import PARTS
 from fglbench.config.entries import chosen
 from fglbench.config.expand import expand
 from fglbench.config.identity import slug
-from fglbench.config.merge import Combination, applying, grids_of
+from fglbench.config.merge import Combination, applying, grids_of, tasks_shown
 from fglbench.config.schema import Entry, Grid, Override, Range, Study, Tune
+from fglbench.tasks import selecting_metric
 
 Space = dict[str, list[Any] | Range]
 
@@ -42,6 +43,11 @@ class SearchPlan:
             part, _, key = name.partition(".")
             values.setdefault(part, {})[key] = value
         return Override.model_validate(values)
+
+    @property
+    def metric(self) -> str:
+        """The score that it maximises."""
+        return selecting_metric(tasks_shown(self.trial_study)[0])
 
     def trial(self, tried: dict[str, Any]) -> Study:
         """The study of one trial."""
