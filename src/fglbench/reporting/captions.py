@@ -15,14 +15,14 @@ from fglbench.reporting.quantities import OF_RUNS, Quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, shown, titled
 
 READINGS = {
-    "val": "Round chosen by the validation nodes",
+    "val": "Round chosen by the validation {targets}",
     "last": "Last round",
-    "test": "Best-on-test: the round is chosen by the test nodes themselves, which is optimistic and only meant for "
-    "comparison with papers that do so",
+    "test": "Best-on-test: the round is chosen by the test {targets} themselves, which is optimistic and only meant "
+    "for comparison with papers that do so",
 }
 MEANS = {
-    "pooled": "Client mean: pooled (the nodes of all clients counted together)",
-    "macro": "Client mean: macro (plain mean over the clients that have such nodes)",
+    "pooled": "Client mean: pooled (the {targets} of all clients counted together)",
+    "macro": "Client mean: macro (plain mean over the clients that have such {targets})",
     "nodes": "Client mean: nodes (every node once; the score of one that several clients hold is the mean over them)",
 }
 OFTEN = "; a node that several clients hold counts once for each of them)"
@@ -53,8 +53,11 @@ def caption(
     if not of_runs:
         if split == "global test":
             sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
-        sentences += _readings(study, spec.get("reading", "val"), datasets)
-        sentences.append(_mean(study, spec.get("mean", "pooled"), datasets))
+        words = [
+            *_readings(study, spec.get("reading", "val"), datasets),
+            _mean(study, spec.get("mean", "pooled"), datasets),
+        ]
+        sentences += [text.replace("{targets}", spec.get("targets", "nodes")) for text in words]
     devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
@@ -140,7 +143,7 @@ def _readings(study: Study, reading: str, datasets: list[str]) -> list[str]:
     without = [dataset for dataset in datasets if most.get(dataset, 1) == 0] if reading == "val" else []
     if not without:
         return [READINGS[reading]]
-    why = "ast round, for no client has validation nodes to choose one by"
+    why = "ast round, for no client has validation {targets} to choose one by"
     return [f"L{why}"] if len(without) == len(datasets) else [READINGS[reading], f"{_listed(without)}: l{why}"]
 
 

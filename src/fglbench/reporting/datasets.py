@@ -77,8 +77,10 @@ def _protocol(study: Study, label: str) -> dict[str, str]:
     own = (study.settings.get("protocols") or {}).get(label) or study.settings.get("protocol") or {}
     if "split" not in own:
         return {}
-    split = own["split"]
-    ratios = "/".join(f"{100 * split[role]:g}%" for role in ("train", "val", "test"))
+    split, ratios_of = own["split"], own["split"] if "kind" in own["split"] else own["task"]
+    ratios = "/".join(f"{100 * ratios_of[role]:g}%" for role in ("train", "val", "test") if role in ratios_of)
+    if ratios_of is not split:
+        return {"split": f"{ratios} of edges", "setting": own["setting"]}
     counts = f"{split.get('train_per_class')}/class, {split.get('val_nodes')}, {split.get('test_nodes') or 'the rest'}"
     texts = {"ratios": ratios, "per_class": counts}
     return {"split": texts.get(split["kind"], split["kind"]), "setting": own["setting"]}

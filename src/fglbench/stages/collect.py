@@ -15,17 +15,18 @@ import pandas as pd
 
 from fglbench import __version__
 from fglbench.checksums import check_file, check_listed
-from fglbench.config.entries import chosen, seed_list
+from fglbench.config.entries import chosen, component_settings, seed_list
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
 from fglbench.config.identity import EVALUATE_VERSION, Cell
 from fglbench.config.merge import grids_of, tasks_shown
-from fglbench.config.schema import Study
+from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.evaluation.metrics import value_of
+from fglbench.partition.split import OF_ANY_TASK
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
-from fglbench.tasks import metrics_of, selecting_metric, task_of
+from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of, task_of
 
 RUN_COLUMNS = {
     "dataset": "str",
@@ -271,8 +272,19 @@ def _open_keys(study: Study, asked: dict[str, Any]) -> dict[str, str]:
 def _resolved(study: Study, table: dict[str, Any]) -> dict[str, Any]:
     """A table with what it leaves open."""
     found = {**table, **{key: table[key] or value for key, value in _open_keys(study, table).items()}}
-    directions = (metrics_of(task).get(found["metric"]) for task in tasks_shown(study, table["where"].get("dataset")))
-    return {**found, "better": found["better"] or next(filter(None, directions), None)}
+    tasks = tasks_shown(study, table["where"].get("dataset"))
+    better = found["better"] or next(filter(None, (metrics_of(task).get(found["metric"]) for task in tasks)), None)
+    return {**found, "better": better, "targets": " or ".join(dict.fromkeys(map(targets_of, tasks)))}
+
+
+def _told(protocol: Protocol) -> dict[str, Any]:
+    """A protocol as captions tell it: of a task with roles of its own its settings, not those of roles of nodes."""
+    values, task = protocol.model_dump(), protocol.task
+    if not has_own_roles(task.name):
+        return values
+    settings = component_settings("task", task).model_dump()
+    split = {name: value for name, value in values["split"].items() if name in OF_ANY_TASK}
+    return {**values, "task": {**values["task"], **settings}, "split": split}
 
 
 def _study(
@@ -303,9 +315,9 @@ def _study(
         "title": study["title"],
         "notes": study["notes"],
         "reference": study["reference"],
-        "protocol": study["protocol"],
+        "protocol": _told(expansion.study.protocol),
         "metric": selecting_metric(expansion.study.protocol.task.name),
-        "protocols": {label: own.model_dump() for label, own in other_protocols(expansion.study).items()},
+        "protocols": {label: _told(own) for label, own in other_protocols(expansion.study).items()},
         "training": study["training"],
         "settings": study,
         "tables": tables,

@@ -30,6 +30,12 @@ def has_own_roles(name: str) -> bool:
     return bool(registry.declaration("task", name).constants.get("OWN_ROLES", False))
 
 
+def targets_of(name: str) -> str:
+    """What a task predicts, in a caption: "nodes" unless it says otherwise."""
+    found: str = registry.declaration("task", name).constants.get("TARGETS", "nodes")
+    return found
+
+
 def metrics_of(name: str) -> dict[str, str]:
     """All scores of a task, the one that selects first, each with its better direction ("higher" or "lower")."""
     found: dict[str, str] = registry.declaration("task", name).constants["METRICS"]

@@ -2,8 +2,9 @@
 
 A file of this folder declares `VERSION`, `METRICS` (its scores, each with "higher" or "lower" for what is better; the
 first one selects the round, and higher is better there), `class Settings(ComponentSettings)` and `class
-Task(base.Task)`; scores that need stored logits (`protocol.logits`) it lists in `OF_LOGITS`. Scores are computed from
-stored predictions, without torch: a file imports it in the methods that need it.
+Task(base.Task)`. Scores that need stored logits (`protocol.logits`) it lists in `OF_LOGITS`; a task whose targets are
+no nodes names them (`TARGETS = "pairs"`), and one that draws roles of its own says so (`OWN_ROLES = True`). Scores are
+computed from stored predictions, without torch: a file imports it in the methods that need it.
 """
 
 from abc import ABC, abstractmethod

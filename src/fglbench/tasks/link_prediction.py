@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 VERSION = 1
 METRICS = {"auc": "higher", "ap": "higher"}
 OWN_ROLES = True
+TARGETS = "pairs"
 ROLES = {"val": VAL, "test": TEST}
 MOST_PAIRS = 2**28
 """Ordered pairs of all clients under `pairs: all`, of which training keeps some 4 GiB."""
