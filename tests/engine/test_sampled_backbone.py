@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from federations import TASK, method_of, schedule_of, tiny_case
+from federations import TASK, method_of, schedule_of, tiny_case, with_links
 
 from fglbench import registry
 from fglbench.config.expand import expand
@@ -18,6 +18,7 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.loop import train
 from fglbench.federation.record import Result
 from fglbench.single import run_cell
+from fglbench.tasks import task_of
 
 EGO = '''"""GraphSAGE on ego-graphs: every node of a tree reads the mean of its children."""
 
@@ -147,3 +148,23 @@ def test_a_wrong_sampler_is_refused_before_anything_runs(ego: Path, own: dict[st
     with pytest.raises(ConfigError) as refused:
         load_config(study(ego, **own), "config.yaml")
     assert said in str(refused.value)
+
+
+def test_links_are_predicted_from_samples_whatever_the_batches_of_evaluation(
+    ego: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's pairs need the embeddings of all its nodes at once."""
+    case = with_links(tiny_case(tmp_path / "case", sizes=(30, 20)), tmp_path / "links", (0.5, 0.2, 0.3))
+    federation, task = case.federation("gcn"), task_of({"task": {"name": "link-prediction", "settings": {}}})
+    settings = registry.declaration("backbone", "ego").settings(sampler_settings={"fanouts": [3, 2]})
+    backbone = registry.module("backbone", "ego").Backbone(settings, federation.num_features, None)
+
+    def trained(chunk: int | None = None) -> Result:
+        return train(federation, method_of(federation, backbone, "fedavg"), task, schedule_of(), 0, chunk_clients=chunk)
+
+    together = trained()
+    monkeypatch.setattr("fglbench.federation.samples._EVALUATED_AT_ONCE", 7)
+    for other in (trained(), trained(1)):
+        np.testing.assert_allclose(other.predictions["last"], together.predictions["last"], atol=1e-4)
+    assert federation.pairs is not None
+    assert len(together.predictions["last"]) == len(federation.pairs.ends) > 0
