@@ -138,12 +138,13 @@ def run(
         with torch.no_grad():
             return helper(client.x, client.edges)[0]
 
+    of_server = [model.read() for model in models]
     for number in range(plan.rounds):
         trained: dict[int, Weights] = {}
         for c, (client, model, optimiser) in enumerate(zip(clients, models, optimisers, strict=True)):
             if not len(client.links):
                 continue
-            received = mean_of(client, model.read())
+            received = mean_of(client, of_server[c])
             away = [mean_of(client, own) for own in earlier[c]]
             for epoch in range(plan.local_epochs):
                 optimiser.zero_grad()
@@ -170,6 +171,7 @@ def run(
         }
         for c, model in enumerate(models):
             now: Weights = dict(mean_weights)  # type: ignore[arg-type]
+            of_server[c] = now
             if plan.drop is not None and c in trained:
                 least = score(c, mean_of(clients[c], trained[c])) - plan.drop
                 for _ in range(plan.adjustments):

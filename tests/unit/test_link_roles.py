@@ -213,3 +213,23 @@ def test_a_damaged_split_of_links_is_refused(tmp_path: Path) -> None:
     write_npz(path, {**arrays, "pair_role": arrays["pair_role"][:-1]})
     with pytest.raises(StorageError):
         load_split(tmp_path / "split/seed0")
+
+
+@pytest.mark.parametrize("size", range(2, 9))
+def test_complete_clients_of_any_size_come_to_an_end(size: int) -> None:
+    """Five nodes with all their ten edges want one pair without, and there is none."""
+    graph = graph_of(list(combinations(range(size), 2)), size)
+    pairs, training = drawn(graph, [np.arange(size)])
+    assert (pairs.role == NONE).all()
+    assert pairs.edge.all()
+    assert training[0] + len(pairs.edge) == size * (size - 1) // 2
+
+
+def test_clients_that_share_nodes_but_no_edge_score_no_pair_twice() -> None:
+    graph = graph_of([(0, 2), (1, 2), (2, 3), (0, 3), (0, 4), (1, 4), (4, 5), (0, 5)], 6)
+    parts = [np.array([0, 1, 2, 3]), np.array([0, 1, 4, 5])]
+    nodes = np.concatenate(parts)
+    for seed in range(30):
+        pairs, _ = drawn(graph, parts, (0.5, 0.25, 0.25), seed)
+        scored = [tuple(ends) for ends in nodes[pairs.ends[~pairs.edge]].tolist()]
+        assert len(set(scored)) == len(scored)

@@ -30,24 +30,26 @@ class Contrast:
         self._temperature = temperature
         self._fixed: tuple[int, Batch, list[Tensor]] | None = None  # round, batch, z_glob and z_q
 
-    def loss(self, step: Step, earlier: Sequence[Parameters]) -> Tensor:
+    def loss(self, step: Step, earlier: Sequence[Parameters], received: Parameters | None = None) -> Tensor:
         """[S] of a step's clients.
 
         Args:
             step: of the round's clients, or some of them.
             earlier: at least one, each [C, ...] of all clients.
+            received: [C, ...] of all clients, where the step's are not what the server sent.
         """
-        received, *others = self._constants(step, earlier)
+        of_server, *others = self._constants(step, earlier, received)
         z = self._backbone.representation(step.output, step.batch)
-        near, *away = (cosine_similarity(z, other) for other in (received, *others))
+        near, *away = (cosine_similarity(z, other) for other in (of_server, *others))
         far = away[0] if len(away) == 1 else self._temperature * _log_sum(away, self._temperature)
         contrast = softplus(-(near - far) / self._temperature).unsqueeze(1)
         return (step.batch.client_mean @ contrast).squeeze(1)
 
-    def _constants(self, step: Step, earlier: Sequence[Parameters]) -> list[Tensor]:
+    def _constants(self, step: Step, earlier: Sequence[Parameters], received: Parameters | None) -> list[Tensor]:
         """z_glob and all z_q; the local epochs of a chunk of clients have them in common."""
         if self._fixed is None or self._fixed[0] != step.round or self._fixed[1] is not step.batch:
-            models = [step.received, *(take(own, rows_of(step.clients)) for own in earlier)]
+            rows = rows_of(step.clients)
+            models = [take(received, rows) if received else step.received, *(take(own, rows) for own in earlier)]
             with torch.no_grad():
                 outputs = [self._backbone.forward(own, step.batch, no_dropout) for own in models]
             found = [self._backbone.representation(output, step.batch) for output in outputs]

@@ -1,14 +1,20 @@
 """FedVGAE (Xue et al., 2024; algorithm 1): shared encoder, contrast with earlier models, local fine-tuning.
 
-Clients train the task's loss plus lambda times the contrast (eq. 10, 11), which draws representations to those of the
-received model and away from those of the client's last trained ones, a queue of `queue` (1 is MOON's). The encoder is
-averaged over clients by their training targets; the decoder or read-out, which is the backbone's head, stays with its
-client unless `share: all`. A client whose validation score under the received parameters is more than `drop` below
-that of its own trained ones mixes them in (eq. 12), phi of its own and 1 - phi of the received, and again into what
-that gives, at most `adjustments` times, until the score is no longer so far below. The backbone of the paper is `vgae`.
+Clients train the task's loss plus lambda times the contrast (eq. 10, 11). The contrast draws representations towards
+those of the global model that the server sent, and away from those of the client's last trained models, a queue of
+`queue` (1 is MOON's). The server averages encoders by the clients' training targets. The read-out is the backbone's
+head; it stays with its client unless `share: all`. The inner product of links has no parameters. The backbone of the
+paper is `vgae`.
 
-The text leaves open: how a queue of several enters eq. 10 (here as further terms of the denominator); the score that
-the drop is measured from (here of the model that the client has just trained); how often the mixing is repeated.
+After aggregation each client that trained scores the received parameters on its validation targets. If the score is
+more than `drop` below that of the model it has just trained, the client replaces them by phi times its own plus 1 - phi
+times these (eq. 12). It repeats this on the result, at most `adjustments` times.
+
+Deviations: algorithm 1 compares the received model with that of the round before, on a sampled batch, when a client is
+drawn. Here it is compared with the client's own model (section 4.1), on all validation targets, at the end of a round.
+A client that sits out a later round loses its mixture. Eq. 2 weighs by nodes; training targets of links are edges.
+There is no early stopping. The text leaves open how a queue of several enters eq. 10 (here as further terms of the
+denominator) and how often the mixing is repeated.
 
 Defaults:
     contrast_weight 0.8: the paper's lambda.
@@ -42,8 +48,8 @@ class Settings(ComponentSettings):
     queue: int = Field(1, ge=1, le=20, description="Earlier models of a client that the contrast keeps away from.")
     share: Literal["encoder", "all"] = Field("encoder", description="What is averaged: all but the head, or all.")
     phi: float = Field(0.5, ge=0, le=1, description="Share of the client's own parameters when they are mixed in.")
-    drop: float = Field(0.01, ge=0, description="Loss of validation score beyond which that happens.")
-    adjustments: int = Field(3, ge=1, description="At most so many times a round.")
+    drop: float = Field(0.01, ge=0, description="Drop of the validation score beyond which a client mixes.")
+    adjustments: int = Field(3, ge=1, description="Most mixings of a client in a round.")
     no_contrast: bool = Field(False, description="Ablation: no contrast.")
     no_fine_tuning: bool = Field(False, description="Ablation: the received parameters are taken as they are.")
 
@@ -53,6 +59,7 @@ class Method(fedavg.Method):
         super().__init__(*arguments)
         self._contrast = Contrast(self.backbone, self.settings.temperature)
         self._queue: list[Parameters] = []  # after each client's last trainings, newest first, [C, ...]
+        self._received: Parameters = {}  # what the server sent last, before any fine-tuning, [C, ...]
 
     def groups(self, names: list[str]) -> dict[str, list[str]]:
         personal = self.backbone.head if self.settings.share == "encoder" else []
@@ -61,9 +68,10 @@ class Method(fedavg.Method):
     def loss(self, step: base.Step) -> Tensor | None:
         if self.settings.no_contrast or self.settings.contrast_weight == 0 or not self._queue:
             return None
-        return self.settings.contrast_weight * self._contrast.loss(step, self._queue)
+        return self.settings.contrast_weight * self._contrast.loss(step, self._queue, self._received)
 
     def client_update(self, round: base.ClientRound, current: Parameters) -> None:
+        self._received = dict(current)
         if not self.settings.no_contrast:
             self._remember(round)
         if not self.settings.no_fine_tuning:

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL, Ratios, draw_at_ratios
 
-_ENUMERATED = 8  # times as many pairs as are drawn: fewer are listed, more are drawn at random until they suffice
+_ENUMERATED = 8  # times as many pairs as are wanted: fewer are listed, of more some are drawn at random
+_DRAWS = 20  # at most; a client whose pairs are nearly all edges needs more, and then its pairs are listed
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def draw_pairs(
     role = draw_at_ratios(np.zeros(len(known), dtype=np.int64), parts, ratios, stream, stratify=False)[edge_of]
     inside = (edges < num_nodes).all(axis=0) & (edges[0] < edges[1])
     taken = np.sort(_keys(edges[:, inside].T, num_nodes))
-    shared = len(known) < len(ends)
+    shared = len(np.unique(nodes)) < len(nodes)
     drawn: list[list[_Block]] = []
     for number in range(clients):
         own, rows = slice(*bounds[number : number + 2]), np.arange(ptr[number], ptr[number + 1])
@@ -141,13 +142,14 @@ def _absent(
 ) -> np.ndarray:
     """[count, 2] distinct pairs of positions in `nodes`, the smaller one first, whose keys are not `taken` (ascending);
     fewer where there are not so many."""
+    found, draws = np.zeros((0, 2), dtype=np.int64), 0
     possible = len(nodes) * (len(nodes) - 1) // 2
-    if possible <= _ENUMERATED * count:
-        every = np.stack(np.triu_indices(len(nodes), k=1), axis=1)
-        free = every[~_among(_keys(nodes[every], num_nodes), taken)]
-        return free[stream.permutation(len(free))[:count]]
-    found = np.zeros((0, 2), dtype=np.int64)
     while len(found) < count:
+        if possible <= _ENUMERATED * count or draws == _DRAWS:
+            every = np.stack(np.triu_indices(len(nodes), k=1), axis=1)
+            free = every[~_among(_keys(nodes[every], num_nodes), taken)]
+            return free[stream.permutation(len(free))[:count]]
+        draws += 1
         more = stream.integers(len(nodes), size=(2 * (count - len(found)), 2))
         more = np.sort(more[more[:, 0] != more[:, 1]], axis=1)
         found = np.concatenate([found, more[~_among(_keys(nodes[more], num_nodes), taken)]])
