@@ -217,7 +217,7 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         metric = selecting_metric(task_name(cell.method.spec))
         score = value_of(metrics["readings"]["val"]["val"][metric], study.protocol.mean)
         if score is None:
-            raise FglbenchError(f"{search.slug}: no client has validation nodes, so there is nothing to choose by.")
+            raise FglbenchError(f"{search.slug}: no client has validation targets, so there is nothing to choose by.")
         scores.append(score)
     return _mean(scores)
 

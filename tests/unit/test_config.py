@@ -8,6 +8,7 @@ import yaml
 from fglbench.config.expand import expand
 from fglbench.config.files import read_yaml
 from fglbench.config.load import load_config, load_study, repeated_keys, typed
+from fglbench.config.merge import tasks_shown
 from fglbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -246,7 +247,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"protocol": {"task": "link_prediction", "setting": "inductive"}},
-            "my.yaml: protocol.setting: link-prediction draws roles of its own",
+            "my.yaml: protocol.setting: link-prediction knows the transductive setting alone; leave it out.",
         ),
         (
             {"protocol": {"task": "link_prediction", "global_test": "whole"}},
@@ -255,6 +256,20 @@ def test_shipped_studies_are_valid(path):
         (
             {"protocol": {"task": "link_prediction"}, "training": {"batch_size": 8}},
             "my.yaml: training.batch_size: link-prediction trains on all nodes of a client at once; leave it out.",
+        ),
+        (
+            {
+                "protocol": {"task": "link_prediction"},
+                "methods": [{"name": "fedavg", "training": {"batch_size": 8}}],
+            },
+            "my.yaml: methods[0].training.batch_size: link-prediction trains on all nodes of a client at once",
+        ),
+        (
+            {
+                "reference": "fedgta",
+                "tables": [{"name": "t", "title": "T", "reference": {"table": "3"}, "where": {"dataset": ["coar"]}}],
+            },
+            "my.yaml: tables[0].where.dataset: 'coar' is not in this study. Did you mean 'cora'?",
         ),
         (
             {"protocol": {"task": {"name": "link_prediction", "train": 0.9}}},
@@ -459,3 +474,17 @@ def test_a_key_that_is_given_twice_is_a_problem_beside_the_others(tmp_path):
     assert any(problem.startswith("my.yaml: clients: is missing") for problem in caught.value.problems)
     path.write_text("a: &shared {b: 1}\nc: {<<: *shared, d: 1}\ne: [{b: 1}, {b: 1}]\n")
     assert repeated_keys(path) == []
+
+
+def test_links_beside_nodes_with_a_public_split_and_with_batches_are_valid():
+    links = {"name": "polblogs", "protocol": {"task": "link_prediction"}, "training": {"batch_size": None}}
+    changes = {"datasets": ["cora", links], "protocol": {"split": {"kind": "public"}}, "training": {"batch_size": 32}}
+    config = load_config({**yaml.safe_load(GIVEN), **changes})
+    assert len(config.tables) == 2
+
+
+def test_a_label_means_its_entry_alone_also_where_another_entry_has_that_name():
+    links = {"name": "cora", "protocol": {"task": "link_prediction"}}
+    config = load_config({**yaml.safe_load(GIVEN), "datasets": [{**links, "label": "links"}, "cora"]})
+    assert tasks_shown(config, ["cora"]) == ["node-classification"]
+    assert tasks_shown(config, ["links"]) == ["link-prediction"]

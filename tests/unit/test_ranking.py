@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
-from fglbench.evaluation.ranking import ranking_scores
+from fglbench.evaluation.ranking import auc_of_clients, ranking_scores
 
 PTR = np.array([0, 4, 7])
 ALL = np.ones(7, dtype=bool)
@@ -82,3 +82,19 @@ def test_shared_rows_are_weighed_so_that_every_node_counts_once():
     loss = ranking_scores(logits, labels, np.array([0, 2, 4]), np.ones(4, dtype=bool), share)["loss"]
     assert loss["node_mean"] == pytest.approx(-(2 * np.log(0.5) + (np.log(0.9) + np.log(0.1)) / 2) / 3)
     assert loss["pooled"] == pytest.approx(-(2 * np.log(0.5) + np.log(0.9) + np.log(0.1)) / 4)
+
+
+def test_auc_of_clients_is_scikit_learns_for_each_client():
+    stream = np.random.default_rng(0)
+    client = np.repeat([0, 1, 3, 4], [20, 15, 9, 4])
+    scores, positive = stream.integers(0, 6, 48) / 3, stream.random(48) < 0.5
+    positive[client == 3] = True
+    found = auc_of_clients(scores, positive, client, 5)
+    for number in (0, 1, 4):
+        own = client == number
+        assert found[number] == pytest.approx(roc_auc_score(positive[own], scores[own]))
+    assert np.isnan(found[[2, 3]]).all()  # no row, and one kind alone
+    assert auc_of_clients(np.array([np.inf, np.inf, 0.0]), np.array([True, False, False]), np.zeros(3, int), 1) == [
+        0.75
+    ]
+    assert np.isnan(auc_of_clients(np.array([np.nan, 1.0]), np.array([True, False]), np.zeros(2, int), 1)).all()

@@ -9,11 +9,13 @@ import pytest
 from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.errors import ConfigError
+from fglbench.reporting.records import load_study
 from fglbench.single import run_cell
 from fglbench.stages.collect import collect
 from fglbench.stages.figures import make_figures
 from fglbench.stages.tables import make_tables
 from fglbench.storage import read_json
+from fglbench.tracking.runs import tracked_runs
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -111,11 +113,14 @@ def test_one_study_has_tables_and_figures_of_nodes_and_of_links(tmp_path: Path) 
     assert (tmp_path / "figures" / "f.png").stat().st_size > 0
 
 
-def test_identity_features_are_refused_where_their_parameters_would_not_fit(tmp_path: Path) -> None:
+def test_identity_features_are_refused_where_their_parameters_would_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fglbench.federation.memory.memory_mb", lambda device: 64)
     features = {"protocol": {"features": "identity"}, "backbones": [{"name": "mlp", "hidden": 512}]}
     sbm = {"datasets": [{"name": "sbm", "nodes": 20_000, "classes": 3, "average_degree": 2.0, "features": 4}]}
-    done = run_cell(values(**features, **sbm, jobs={"memory_mb": 64}), tmp_path)
-    assert done["outcome"] == "not_applicable"
+    done = run_cell(values(**features, **sbm), tmp_path)
+    assert done["outcome"] == "oom"
     assert "20000 inputs, and parameters for them take 586 MiB of 64 MiB" in str(done["reason"])
 
 
@@ -160,3 +165,21 @@ def test_several_tasks_have_tables_and_figures_of_their_own() -> None:
     names = [figure.name for figure in config.figures]
     assert len(set(names)) == len(names) == 12
     assert {"accuracy-per-round", "auc-per-round", "label-heatmap-accuracy", "label-heatmap-auc"} <= set(names)
+
+
+def test_curves_of_a_mixed_study_have_the_words_of_their_own_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sbm,) = values()["datasets"]
+    datasets = [{**sbm, "label": "nodes"}, {**sbm, "label": "links", "protocol": {"task": "link_prediction"}}]
+    for dataset in datasets:
+        run_cell(values(datasets=[dataset]), tmp_path / "results")
+    collect(expand(load_config(values(datasets=datasets))), "mine", tmp_path / "results", tmp_path / "records")
+    said: list[str] = []
+    monkeypatch.setattr("matplotlib.axes.Axes.set_ylabel", lambda self, text, *_, **__: said.append(text))
+    make_figures(tmp_path / "records", tmp_path / "figures")
+    assert {"Test AUC (%)", "Test accuracy (%)"} <= set(said)
+    study = load_study(tmp_path / "records")
+    assert [study.metric_on(label) for label in ("nodes", "links")] == ["accuracy", "auc"]
+    curves = [name for run in tracked_runs(study, tmp_path / "results") for name in run.curves]
+    assert {"test_accuracy", "test_auc"} <= set(curves)

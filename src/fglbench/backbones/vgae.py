@@ -3,9 +3,10 @@
 A second convolution gives the mean of each node's embedding, a third one log sigma, both of the same first layer. In
 training z = mean + sigma e, e from a standard normal; in evaluation z is the mean. The Kullback-Leibler divergence from
 the standard normal is added to the local loss: of a node 1/2 sum (mean^2 + sigma^2 - log sigma^2 - 1), of a client the
-mean over the nodes that its loss reads (all nodes for links, the training nodes for classes), times `kl`.
+mean over the nodes that a step reads (all nodes for links, the training nodes for classes), times `kl`.
 
-Deviation: log sigma is at most 10, as in PyG.
+Deviations: log sigma is at most 10, as in PyG. Eq. 8 sums over all nodes, also for classes. The text of FedVGAE speaks
+of three layers, its eq. 4 has two.
 
 Defaults:
     hidden 64: differs; the paper has 32 and 16. FedGTA's for small graphs.
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from fglbench.backbones import gae
 from fglbench.backbones.base import Dropout
+from fglbench.federation.operators import NoDropout
 from fglbench.federation.propagation_batch import PropagationBatch
 from fglbench.settings import ComponentSettings, Field, Propagation
 
@@ -36,7 +38,7 @@ class Settings(ComponentSettings):
     kl: float = Field(1.0, ge=0, description="Weight of the Kullback-Leibler divergence.")
     kl_per: Literal["graph", "node"] = Field(
         "graph",
-        description="The mean divergence of a node (node), or that divided by the client's nodes once more (graph).",
+        description="The mean divergence of a node (node), or that divided by the number of nodes once more (graph).",
     )
 
     def propagation(self) -> Propagation:
@@ -48,7 +50,7 @@ class Backbone(gae.Backbone):
 
     def embed(self, convolved: list[Tensor], batch: PropagationBatch, dropout: Dropout) -> tuple[Tensor, Tensor | None]:
         mean, log_sigma = convolved
-        if not dropout.training:
+        if isinstance(dropout, NoDropout):
             return mean, None
         log_sigma = log_sigma.clamp(max=LARGEST_LOG_SIGMA)
         sigma = log_sigma.exp()

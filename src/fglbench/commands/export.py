@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.commands import components, overrides, train
+from fglbench.errors import FglbenchError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     divide(single)
     folder = single.seed_folder("split")
     split = load_split(folder)
+    if split.pairs is not None:
+        raise FglbenchError("a partition file has roles of nodes, and this task draws others. Export without the task.")
     held_out_clients = tuple(read_json(folder / "card.json").get("held_out_clients", ()))
     write_partition(
         path, StoredPartition(split.nodes, split.ptr, split.role, split.copy, split.held_out, held_out_clients)

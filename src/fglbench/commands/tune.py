@@ -108,7 +108,8 @@ def _text(record: dict[str, Any], metric: str) -> str:
     if record["best"] is None:
         return "no trial ended well"
     score = quantity(metric)
-    return f"{score.title} {score.shown(record[f'best_validation_{metric}']):.2f} {score.unit} with {record['best']}"
+    value = f"{score.shown(record[f'best_validation_{metric}']):.2f} {score.unit}".strip()
+    return f"{score.title} {value} with {record['best']}"
 
 
 def _file(name: str) -> Path:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fglbench import registry
 from fglbench.config.changes import change_problems, seed_problems, settings_problems
 from fglbench.config.entries import chosen, component_settings, labels
-from fglbench.config.merge import grids_of, merged_protocol, tasks_shown
+from fglbench.config.merge import grids_of, known_tasks, merged_protocol
 from fglbench.config.partition_files import may_hold_out, partition_file_problems
 from fglbench.config.schema import Entry, Study
 from fglbench.datasets import catalogue
@@ -69,7 +69,7 @@ def shown_problems(study: Study) -> list[str]:
     for index, table in enumerate(study.tables):
         if table.kind == "datasets":
             continue
-        tasks = _known_tasks(study, table.where)
+        tasks = known_tasks(study, table.where.get("dataset"))
         metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
         of_logits = [metric for task in tasks for metric in metrics_of_logits(task)]
         if len(tasks) > 1 and table.metric is None:
@@ -95,20 +95,12 @@ def shown_problems(study: Study) -> list[str]:
                 )
     for index, figure in enumerate(study.figures):
         found += _where_problems(f"figures[{index}]", figure.where, values)
-        if len(tasks := _known_tasks(study, figure.where)) > 1:
+        if len(tasks := known_tasks(study, figure.where.get("dataset"))) > 1:
             found.append(f"figures[{index}].where: {_TASKS.format(', '.join(tasks))}.")
     return found
 
 
 _TASKS = "the datasets have several tasks ({}), each with scores of its own; choose datasets of one under 'where'"
-
-
-def _known_tasks(study: Study, where: Mapping[Any, list[Any]]) -> list[str]:
-    """The tasks of the datasets that a table or figure shows, but for those that are no task, as is said elsewhere."""
-    try:
-        return [name for name in tasks_shown(study, where.get("dataset")) if name in registry.names("task")]
-    except ValidationError:
-        return []
 
 
 def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None, by_method: bool) -> list[str]:
@@ -188,13 +180,13 @@ def _dataset_tasks(study: Study) -> list[str]:
             with_node_roles = True
             continue
         if protocol.setting != "transductive":
-            found.append(f"{where if 'setting' in entry.protocol else 'protocol'}.setting: {_OWN.format(name)}")
+            key = f"{where if 'setting' in entry.protocol else 'protocol'}.setting"
+            found.append(f"{key}: {name} knows the transductive setting alone; leave it out.")
         found += [f"{where}.split.{key}: {_OWN.format(name)}" for key in _of_nodes(entry.protocol.get("split") or {})]
         for key in ("global_test", "logits"):
             if getattr(protocol, key):
                 found.append(f"protocol.{key}: {name} has no use for it; leave it out.")
-        if study.training.batch_size:
-            found.append(f"training.batch_size: {name} trains on all nodes of a client at once; leave it out.")
+        found += [f"{key}.batch_size: {_WHOLE.format(name)}" for key in _batched(study, index, entry)]
     if not with_node_roles:
         given = study.protocol.split.model_dump(exclude_unset=True)
         found += [f"protocol.split.{key}: {_OWN.format(study.protocol.task.name)}" for key in _of_nodes(given)]
@@ -202,6 +194,19 @@ def _dataset_tasks(study: Study) -> list[str]:
 
 
 _OWN = "{} draws roles of its own, see its settings; leave it out."
+_WHOLE = "{} trains on all nodes of a client at once; leave it out."
+
+
+def _batched(study: Study, index: int, dataset: Entry) -> list[str]:
+    """Where batches are asked for that a dataset would train with."""
+    if "batch_size" in dataset.training:
+        found = [f"datasets[{index}].training"] if dataset.training["batch_size"] else []
+    else:
+        found = ["training"] if study.training.batch_size else []
+    for key in ("methods", "backbones", "grids", "overrides"):
+        given = [entry.training.get("batch_size") for entry in getattr(study, key)]
+        found += [f"{key}[{place}].training" for place, size in enumerate(given) if size]
+    return found
 
 
 def _of_nodes(split: Iterable[str]) -> list[str]:
@@ -219,7 +224,8 @@ def _protocol_problems(study: Study) -> list[str]:
         split = entry.protocol.get("split")
         of_split = f"datasets[{index}].protocol" if isinstance(split, dict) and "kind" in split else "protocol"
         of_features = f"datasets[{index}].protocol" if "features" in entry.protocol else "protocol"
-        if protocol.split.kind == "public" and not spec.has_public_split:
+        of_nodes = protocol.task.name not in registry.names("task") or not has_own_roles(protocol.task.name)
+        if protocol.split.kind == "public" and of_nodes and not spec.has_public_split:
             found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
         if protocol.features == "row" and spec.has_negative_features:
             found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")

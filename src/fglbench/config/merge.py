@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
+from fglbench import registry
 from fglbench.config.entries import chosen, with_settings
 from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Study, Training
 
@@ -68,14 +71,19 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
     return Protocol.model_validate(values | change)
 
 
-def tasks_shown(study: Study, datasets: Sequence[str | int] | None = None) -> list[str]:
+def tasks_shown(study: Study, datasets: Sequence[str] | None = None) -> list[str]:
     """The names of the tasks of some datasets, by label or name, or of all; each once, in the order of the datasets."""
-    found = [
-        merged_protocol(study, entry).task.name
-        for label, entry in chosen(study.datasets, None)
-        if datasets is None or {label, entry.name} & set(datasets)
-    ]
+    found = [merged_protocol(study, entry).task.name for _, entry in chosen(study.datasets, datasets)]
     return list(dict.fromkeys(found))
+
+
+def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str]:
+    """The same without names that are no task and datasets whose protocol is wrong, which is told elsewhere."""
+    try:
+        wanted = None if datasets is None else [str(dataset) for dataset in datasets]
+        return [name for name in tasks_shown(study, wanted) if name in registry.names("task")]
+    except ValidationError:
+        return []
 
 
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:

@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from fglbench.config.merge import tasks_shown
+from fglbench.config.merge import known_tasks
 from fglbench.config.schema import Study
 from fglbench.errors import suggest
 from fglbench.tasks import selecting_metric
@@ -54,8 +54,12 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
             if name not in columns
         ]
         of_table = [row for row in rows if row["table"] == table.reference.table]
-        metric = table.metric or selecting_metric(tasks_shown(study, table.where.get("dataset"))[0])
-        scored = {row["eval"] for row in of_table if row["metric"] == metric}
+        metrics = (
+            [table.metric]
+            if table.metric
+            else [selecting_metric(task) for task in known_tasks(study, table.where.get("dataset"))]
+        )
+        scored = {row["eval"] for row in of_table if row["metric"] in metrics}
         if not of_table:
             tables = sorted({row["table"] for row in rows})
             found.append(

@@ -1,4 +1,4 @@
-"""Tables and figures of a study that names none: of each of its tasks, with the words of that task's score."""
+"""Gives a study that names no tables or figures those of each of its tasks, in the words of that task's score."""
 
 from typing import Any
 

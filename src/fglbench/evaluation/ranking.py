@@ -62,18 +62,19 @@ def auc_of_clients(scores: np.ndarray, positive: np.ndarray, client: np.ndarray,
         clients: their number C.
 
     Returns:
-        [C] float64, nan where a client lacks rows of either kind.
+        [C] float64, nan where a client lacks rows of either kind or a score is nan.
     """
     order = np.lexsort((scores, client))
     scores, positive, client = scores[order], positive[order], client[order]
-    alike = np.cumsum(np.diff(scores, prepend=np.nan) != 0) * clients + client
+    alike = np.cumsum(np.append(True, scores[1:] != scores[:-1])[: len(scores)]) * clients + client
     _, tie, sizes = np.unique(alike, return_inverse=True, return_counts=True)
     rank = (np.cumsum(sizes) - (sizes - 1) / 2)[tie]  # ties have their mean rank, from 1 over all clients
     rows = np.bincount(client, minlength=clients)
     ones = np.bincount(client, positive, minlength=clients)
     sums = np.bincount(client, rank * positive, minlength=clients) - ones * (np.cumsum(rows) - rows)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (sums - ones * (ones + 1) / 2) / (ones * (rows - ones))
+        found = (sums - ones * (ones + 1) / 2) / (ones * (rows - ones))
+    return np.where(np.bincount(client, np.isnan(scores), minlength=clients) > 0, np.nan, found)
 
 
 def _loss(log_probabilities: np.ndarray, weights: np.ndarray | None) -> float | None:

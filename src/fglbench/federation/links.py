@@ -202,8 +202,11 @@ class SampledPairs(LinkObjective):
 
 
 class AllPairs(LinkObjective):
-    """The weighted cross-entropy over all ordered pairs of a client's n nodes, a node's pair with itself among its E
-    edges: n^2 / (2 (n^2 - E)) times the mean, edges weighing (n^2 - E) / E (the code of Kipf and Welling 2016)."""
+    """The weighted cross-entropy over all n^2 ordered pairs of a client's nodes (the code of Kipf and Welling 2016).
+
+    It is n^2 / (2 (n^2 - E)) times the mean, in which edges weigh (n^2 - E) / E. A node's pair with itself counts as an
+    edge, but not in E, the ordered edges.
+    """
 
     def loss(self, step: "Step") -> Tensor:
         z, positive = step.output.logits, self._positives(step.batch)

@@ -233,10 +233,6 @@ class NoDropout:
         """None: nothing is drawn."""
         return []
 
-    def normal(self, width: int, ptr: list[int]) -> Tensor:
-        """Zeros: nothing is drawn."""
-        return torch.zeros(ptr[-1], width)
-
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
         return x
 

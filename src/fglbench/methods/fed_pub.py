@@ -9,7 +9,9 @@ between, and normal features.
 
 Deviations: a representation is what the backbone's classifier reads, or its embedding for links; the public code's is
 the output of the second of two convolutions, before a ReLU and a linear classifier. The public code computes both
-penalties on detached tensors, so that they have no gradient: l1 and l2 of 0 train as it does, but for its pruning.
+penalties on detached tensors, so that they have no gradient: l1 and l2 of 0 train as it does, but for its pruning. It
+gives a client that is drawn for the first time the global mean, where here it keeps its own start, and scores models
+after local training (`evaluate: trained`).
 
 Defaults:
     scale 3.0: the public code's for disjoint clients, 5 for overlapping ones.
@@ -29,6 +31,7 @@ from torch.nn.functional import normalize
 
 from fglbench.backbones.base import Backbone, Dropout, Output
 from fglbench.federation.federation import Federation
+from fglbench.federation.modes import full_precision
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, take
 from fglbench.methods import base
@@ -113,7 +116,9 @@ class Method(base.Method):
         directions = normalize(round.uploads["embedding"], dim=1)
         rows = torch.from_numpy(round.clients).to(round.weights.device)
         weights = torch.eye(len(round.weights), device=rows.device)
-        weights[rows[:, None], rows] = (self.settings.scale * directions @ directions.T).softmax(1)
+        with full_precision():
+            similarities = directions @ directions.T
+        weights[rows[:, None], rows] = (self.settings.scale * similarities).softmax(1)
         return {base.SHARED: weights}
 
 

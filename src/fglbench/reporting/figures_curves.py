@@ -13,6 +13,7 @@ from fglbench.reporting.figures_base import (
     LOOK,
     groups,
     legend,
+    metric_of,
     nothing,
     panel_title,
     panels,
@@ -35,13 +36,14 @@ def accuracy_per_round(study: Study, spec: Mapping[str, Any]) -> Figure:
 
 def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study: Study, chosen: pd.DataFrame) -> None:
     """The curves per round of one problem, a line for every label and backbone."""
-    scale = quantity(study.metric).scale
+    metric = study.metric_on(rows["dataset"].iloc[0])
+    scale = quantity(metric).scale
     for series, part in groups(rows, ["label", "backbone"], study.order):
         x, values = _by_round(part, "test_score")
         _band(panel, x, values * scale, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
     whole_numbers(panel.xaxis)
     panel.set_xlabel("Round")
-    panel.set_ylabel(score_label(study, {}))
+    panel.set_ylabel(score_label(study, {"metric": metric}))
 
 
 def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
@@ -52,7 +54,8 @@ def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
 
 def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
     chosen = select(study.curves, spec.get("where"), f"figure '{spec['name']}'")
-    score, scale = f"{spec.get('split', 'test')}_score", quantity(study.metric).scale
+    split, metric = spec.get("split", "test"), metric_of(study, spec)
+    score, scale = f"{split}_score", quantity(metric).scale
     if not chosen.empty:
         chosen = complete_only(study, chosen).dropna(subset=[score])
     if chosen.empty:
@@ -73,7 +76,7 @@ def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label:
             panel.set_xlabel(x_label)
             if bring_together is _by_round:
                 whole_numbers(panel.xaxis)
-            panel.set_ylabel(score_label(study, {"split": spec.get("split", "test")}))
+            panel.set_ylabel(score_label(study, {"split": split, "metric": metric}))
         legend(figure, axes)
     return figure
 

@@ -47,6 +47,10 @@ class Study:
         """The score that selects rounds, of which the curves are; older records are of accuracy."""
         return self.settings.get("metric", "accuracy")
 
+    def metric_on(self, dataset: str) -> str:
+        """The same on a dataset, which may have a task of its own."""
+        return (self.settings.get("metrics") or {}).get(dataset, self.metric)
+
     @property
     def centralised(self) -> list[str]:
         """The methods that train on the whole graph in one place; they stand outside all competition."""

@@ -317,6 +317,7 @@ def _study(
         "reference": study["reference"],
         "protocol": _told(expansion.study.protocol),
         "metric": selecting_metric(expansion.study.protocol.task.name),
+        "metrics": {label: selecting_metric(own.task.name) for label, own in other_protocols(expansion.study).items()},
         "protocols": {label: _told(own) for label, own in other_protocols(expansion.study).items()},
         "training": study["training"],
         "settings": study,

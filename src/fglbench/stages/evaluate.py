@@ -122,7 +122,7 @@ def _global(
 def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected: int) -> None:
     if len(predicted) != expected:
         raise StorageError(
-            f"{train_folder / 'predictions.npz'}: '{name}' has {len(predicted)} nodes, but the split has "
+            f"{train_folder / 'predictions.npz'}: '{name}' has {len(predicted)} entries, but the split has "
             f"{expected}. The run belongs to another split: remove its folder and run the train stage "
             "again."
         )

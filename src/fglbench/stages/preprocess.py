@@ -187,7 +187,7 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
         arrays["copy"] = split.copy
     if split.pairs is not None:
         arrays |= split.pairs.arrays()
-    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the graph of a global test has no training nodes
+    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # a global test and links have no training nodes
     if request.hops and spec.get("propagate", True):
         x = chosen_features(graph.features, spec["features"])
         if pays(x, operator, rows, request):

@@ -237,18 +237,18 @@ def _run(
     reason = task.not_applicable(federation) or method.not_applicable()
     if method.needs_classes and not task.predicts_classes:
         reason = f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
-    initial = backbone.initial(torch.Generator())
-    parameter_bytes = sum(tensor.numel() * tensor.element_size() for tensor in initial.values())
-    if specs["prepared"]["features"] == "identity":
-        needed = parameters_mb(federation.num_clients, parameter_bytes)
-        limit = settings["memory_mb"] or memory_mb(device)
-        if needed > limit:
-            reason = (
-                f"features: identity has {federation.num_features} inputs, and parameters for them take {needed} MiB "
-                f"of {limit} MiB; take fewer clients or a smaller hidden width"
-            )
     if reason:
         return None, {"state": "not_applicable", "round": None, "reason": reason}
+    initial = method.backbone.initial(torch.Generator())
+    parameter_bytes = sum(tensor.numel() * tensor.element_size() for tensor in initial.values())
+    if specs["prepared"]["features"] == "identity":
+        needed, there_are = parameters_mb(federation.num_clients, parameter_bytes), memory_mb(device)
+        if needed > there_are:
+            reason = (
+                f"features: identity has {federation.num_features} inputs, and parameters for them take {needed} MiB "
+                f"of {there_are} MiB; take fewer clients or a smaller hidden width"
+            )
+            return None, {"state": "oom", "round": None, "reason": reason}
     training = dict(spec["training"])
     if protection := training.pop("ldp", None):
         training["ldp"] = LocalPrivacy(**protection)

@@ -32,7 +32,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Roles:
-    """Who trains on, selects by and tests what.
+    """Which targets are for training, validation and test.
 
     Attributes:
         arrays: as `split.npz` has it, `role` [N] int8 of the clients' nodes among it.
@@ -146,8 +146,8 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
-        """What is stored of a forward pass over all nodes of some clients: [outputs, ...] for each of these, or what
-        `targets` has of these clients.
+        """What is stored of a forward pass over all nodes of some clients: [outputs, ...], one entry for each node, or
+        [T, ...], one for each of these clients' `targets`.
 
         Args:
             output: of the models.

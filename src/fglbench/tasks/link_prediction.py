@@ -3,7 +3,7 @@
 Each client's undirected edges are split; messages pass on training edges alone. Validation and test edges are scored
 against as many pairs of the client's nodes that the whole graph does not join, by AUC and average precision. A
 backbone's outputs are the embeddings, as wide as its hidden layers. The local loss is PyG's `GAE.recon_loss`, or with
-`pairs: all` that of Kipf and Welling (2016).
+`pairs: all` that of Kipf and Welling (2016). Eq. 7 of FedVGAE sums over all pairs without weights, which neither does.
 
 Defaults:
     train, val, test 0.85, 0.05, 0.1: those of Kipf and Welling (2016).

@@ -90,7 +90,7 @@ def _tracked(
     seed, outcome = places[0].seed, str(places[0].outcome)
     settings = record[1]["settings"] if record else specs
     known = {**flat(settings), "config_hash": fingerprint(settings, digits=16)} if settings else {}
-    metrics = dict(_metrics(rows, study.settings["protocol"]["reading"]))
+    metrics, metric = dict(_metrics(rows, study.settings["protocol"]["reading"])), study.metric_on(place["dataset"])
     rounds = (
         pd.DataFrame(columns=["round", "train_seconds", *CURVES]) if curve is None else curve.drop_duplicates("round")
     )
@@ -100,7 +100,7 @@ def _tracked(
         outcome=outcome,
         parameters={name: _short(value) for name, value in {**place, "seed": seed, **known}.items()},
         metrics=metrics,
-        curves={name.replace("score", study.metric): list(_points(rounds, name)) for name in CURVES},
+        curves={name.replace("score", metric): list(_points(rounds, name)) for name in CURVES},
         seconds=dict(_points(rounds, "train_seconds")),
         record=record[0] if record else None,
         total_seconds=metrics.get("total_seconds", 0.0),
