@@ -126,7 +126,7 @@ def test_missing_predictions_are_refused_by_name(tmp_path):
 
 def test_a_split_of_another_size_is_refused(tmp_path):
     smaller = make_run(tmp_path / "a", parts={"nodes": NODES[:5], "ptr": np.array([0, 3, 5]), "role": ROLE[:5]})
-    with pytest.raises(StorageError, match="'val' has 6 nodes, but the split has 5"):
+    with pytest.raises(StorageError, match="'val' has 6 entries, but the split has 5"):
         evaluate(*smaller, [0], tmp_path / "out")
     other = make_run(tmp_path / "b", parts={**SPLIT, "nodes": NODES + 1})
     with pytest.raises(StorageError, match="names node 6, but the graph has 6 nodes"):
@@ -194,7 +194,7 @@ def test_a_model_that_all_clients_share_is_predicted_once_and_counts_for_each(tm
 
 def test_a_global_test_of_other_nodes_is_refused(tmp_path):
     folders = make_run(tmp_path, method={"global_test": "whole"}, **readings_of(np.zeros((1, 2), np.int32), "global"))
-    with pytest.raises(StorageError, match="'val_global' has 2 nodes, but the split has 3"):
+    with pytest.raises(StorageError, match="'val_global' has 2 entries, but the split has 3"):
         evaluate(*folders, [0], tmp_path / "out")
 
 
