@@ -138,7 +138,7 @@ def compare(dataset: str, clients: int, mirror: Path | None, seconds: float, rep
 
 
 def large(nodes: int) -> None:
-    """Three rounds on a block model, with 2,000 MiB for the clients trained at once; the peak is of all stages."""
+    """Three rounds on a block model, with 1,000 MiB for the clients trained at once; the peak is of all stages."""
     values = {
         "datasets": [{"name": "sbm", "nodes": nodes, "classes": 10, "average_degree": 8.0, "features": 16}],
         "partitions": ["metis"],
@@ -149,7 +149,7 @@ def large(nodes: int) -> None:
         "training": {"rounds": 3, "local_epochs": 1},
         "protocol": {"task": "link_prediction"},
         "device": "cpu",
-        "jobs": {"memory_mb": 2000},
+        "jobs": {"memory_mb": 1000},
     }
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
