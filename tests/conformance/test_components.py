@@ -328,7 +328,8 @@ def test_does_what_sets_it_apart(choice: Choice, pair: Pair) -> None:
 def test_every_client_with_training_nodes_learns(choice: Choice, three: Case, whole: Case) -> None:
     """Gradients reach the parameters, with the right sign."""
     pair = Pair(choice, three, whole)
-    losses = pair._run(dropout=False, eager=False, lr=0.05, local_epochs=1, rounds=40).history["train_loss"]
+    rounds = 120 if choice.backbone == "vgae" else 40  # whose embeddings are drawn anew in every step
+    losses = pair._run(dropout=False, eager=False, lr=0.05, local_epochs=1, rounds=rounds).history["train_loss"]
     trains = pair.federation.count(TRAIN) > 0
     assert losses[:, trains].mean(1).min() < 0.8 * losses[0, trains].mean()
 
