@@ -176,7 +176,7 @@ def _dataset_tasks(study: Study) -> list[str]:
         name = protocol.task.name
         if "task" in entry.protocol:
             found += _task_problems(f"{where}.task", protocol.task)
-        if name not in registry.names("task") or not has_own_roles(name):
+        if _roles_of_nodes(name):
             with_node_roles = True
             continue
         if protocol.setting != "transductive":
@@ -191,6 +191,11 @@ def _dataset_tasks(study: Study) -> list[str]:
         given = study.protocol.split.model_dump(exclude_unset=True)
         found += [f"protocol.split.{key}: {_OWN.format(study.protocol.task.name)}" for key in _of_nodes(given)]
     return list(dict.fromkeys(found))
+
+
+def _roles_of_nodes(task: str) -> bool:
+    """Whether nodes have roles under a task, as under a name that is none, which is told elsewhere."""
+    return task not in registry.names("task") or not has_own_roles(task)
 
 
 _OWN = "{} draws roles of its own, see its settings; leave it out."
@@ -224,8 +229,7 @@ def _protocol_problems(study: Study) -> list[str]:
         split = entry.protocol.get("split")
         of_split = f"datasets[{index}].protocol" if isinstance(split, dict) and "kind" in split else "protocol"
         of_features = f"datasets[{index}].protocol" if "features" in entry.protocol else "protocol"
-        of_nodes = protocol.task.name not in registry.names("task") or not has_own_roles(protocol.task.name)
-        if protocol.split.kind == "public" and of_nodes and not spec.has_public_split:
+        if protocol.split.kind == "public" and _roles_of_nodes(protocol.task.name) and not spec.has_public_split:
             found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
         if protocol.features == "row" and spec.has_negative_features:
             found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")

@@ -71,10 +71,17 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
     return Protocol.model_validate(values | change)
 
 
+def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """By task the labels of the datasets that have it, of some, by label or name, or of all, in the study's order."""
+    found: dict[str, list[str]] = {}
+    for label, entry in chosen(study.datasets, datasets):
+        found.setdefault(merged_protocol(study, entry).task.name, []).append(label)
+    return found
+
+
 def tasks_shown(study: Study, datasets: Sequence[str] | None = None) -> list[str]:
     """The names of the tasks of some datasets, by label or name, or of all; each once, in the order of the datasets."""
-    found = [merged_protocol(study, entry).task.name for _, entry in chosen(study.datasets, datasets)]
-    return list(dict.fromkeys(found))
+    return list(datasets_of_tasks(study, datasets))
 
 
 def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str]:

@@ -5,8 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fglbench import registry
-from fglbench.config.entries import chosen
-from fglbench.config.merge import merged_protocol
+from fglbench.config.merge import datasets_of_tasks
 from fglbench.config.schema import Checked
 from fglbench.reporting.quantities import quantity
 from fglbench.tasks import DEFAULT_TASK, selecting_metric
@@ -15,7 +14,7 @@ from fglbench.tasks import DEFAULT_TASK, selecting_metric
 def with_shown(study: Checked) -> Checked:
     """The study with the tables and figures that it leaves open, where its tasks are not the default one alone."""
     try:
-        datasets = _datasets_of_tasks(study)
+        datasets = datasets_of_tasks(study)
     except ValidationError:  # of a dataset's protocol, which is told elsewhere
         return study
     known = registry.names("task")
@@ -36,11 +35,3 @@ def with_shown(study: Checked) -> Checked:
             of_task = {"name": name, "title": figure.title.replace("accuracy", words.title), "where": where}
             found["figures"].append(figure.model_copy(update=of_task))
     return study.model_copy(update={key: new for key, new in found.items() if key not in study.model_fields_set})
-
-
-def _datasets_of_tasks(study: Checked) -> dict[str, list[str | int]]:
-    """The labels of the datasets of each task, in the study's order."""
-    found: dict[str, list[str | int]] = {}
-    for label, entry in chosen(study.datasets, None):
-        found.setdefault(merged_protocol(study, entry).task.name, []).append(label)
-    return found

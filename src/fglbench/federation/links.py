@@ -1,6 +1,6 @@
 """Links of client graphs: inner products of pairs of rows, negatives, and the losses of link prediction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,11 +96,34 @@ class ClientPairs:
         return cls(InnerProducts(np.concatenate(rows), len(batch.targets), device), client_means(ptr, device))
 
 
+class LastPairs:
+    """The pairs of the batch that was asked for last; a batch that stays serves all epochs and rounds."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Batch, ClientPairs] | None = None
+
+    def of(self, batch: Batch, federation: Federation, ends: Callable[[int], np.ndarray]) -> ClientPairs:
+        """The pairs of a batch that has all nodes of its clients.
+
+        Args:
+            batch: of the federation.
+            federation: the client graphs.
+            ends: gives for a client [P, 2] positions among its nodes.
+
+        Raises:
+            ComponentError: see `check_whole`.
+        """
+        if self._last is None or self._last[0] is not batch:
+            check_whole(batch, federation)
+            self._last = batch, ClientPairs.of([ends(client) for client in batch.clients.tolist()], batch)
+        return self._last[1]
+
+
 class ScoredPairs:
     """Scores the pairs of a federation from embeddings of its nodes."""
 
     def __init__(self) -> None:
-        self._last: tuple[Batch, ClientPairs] | None = None
+        self._pairs = LastPairs()
 
     def scores(self, embeddings: Tensor, batch: Batch, federation: Federation) -> Tensor:
         """[pairs of the batch's clients] inner products: the larger, the likelier an edge.
@@ -110,16 +133,13 @@ class ScoredPairs:
             batch: whose outputs they are.
             federation: that the batch is of.
         """
-        if self._last is None or self._last[0] is not batch:
-            check_whole(batch, federation)
-            assert federation.pairs is not None
-            pairs, starts = federation.pairs, given_ptr(federation)
-            ends = [
-                pairs.ends[pairs.ptr[client] : pairs.ptr[client + 1]] - starts[client]
-                for client in batch.clients.tolist()
-            ]
-            self._last = batch, ClientPairs.of(ends, batch)
-        return self._last[1].products(embeddings)
+        assert federation.pairs is not None
+        pairs, starts = federation.pairs, given_ptr(federation)
+
+        def ends(client: int) -> np.ndarray:
+            return pairs.ends[pairs.ptr[client] : pairs.ptr[client + 1]] - starts[client]
+
+        return self._pairs.of(batch, federation, ends).products(embeddings)
 
 
 def given_ptr(federation: Federation) -> np.ndarray:
@@ -162,13 +182,10 @@ class LinkObjective(Objective):
         self.counts = np.diff(bounds)
         trains = np.repeat(self.counts > 0, self._sizes)
         self.targets = np.flatnonzero(trains) if given is None else given[trains]
-        self._last: tuple[Batch, ClientPairs] | None = None
+        self._pairs = LastPairs()
 
     def _positives(self, batch: Batch) -> ClientPairs:
-        if self._last is None or self._last[0] is not batch:
-            check_whole(batch, self._federation)
-            self._last = batch, ClientPairs.of([self._edges[client] for client in batch.clients.tolist()], batch)
-        return self._last[1]
+        return self._pairs.of(batch, self._federation, self._edges.__getitem__)
 
 
 class SampledPairs(LinkObjective):
@@ -221,6 +238,6 @@ class AllPairs(LinkObjective):
         of_edges = weight[pairs] * softplus(-scores) - softplus(scores)
         rows = torch.from_numpy(np.repeat(np.arange(len(step.clients)), self._sizes[step.clients])).to(z.device)
         of_nodes = weight[rows] * softplus(-itself) - softplus(itself)
-        sums = 2 * (positive.mean @ of_edges.unsqueeze(1)).squeeze(1) * (edges / 2)
+        sums = (positive.mean @ of_edges.unsqueeze(1)).squeeze(1) * edges
         sums = sums + (step.batch.client_mean @ of_nodes.unsqueeze(1)).squeeze(1) * size
         return norm * (everything + sums / size.square())
