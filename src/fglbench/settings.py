@@ -16,6 +16,7 @@ __all__ = [
     "AggregatedSettings",
     "Annotated",
     "Any",
+    "CommunitySettings",
     "ComponentSettings",
     "Field",
     "Literal",
@@ -45,6 +46,14 @@ class AggregatedSettings(ComponentSettings):
 
     aggregation: str = Field("fedavg", description="The method that aggregates.")
     aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
+
+
+class CommunitySettings(ComponentSettings):
+    """Settings of a partition scheme that deals Louvain communities, see `partition/communities.py`."""
+
+    resolution: float = Field(1.0, gt=0, description="Above 1 gives more and smaller communities, below 1 fewer.")
+    igraph_above_edges: int = Field(100_000, ge=0, description="Graphs with more undirected edges are left to igraph.")
+    leiden_above_edges: int = Field(2_000_000, ge=0, description="And those with more than this to igraph's Leiden.")
 
 
 class SampledSettings(ComponentSettings):

@@ -10,9 +10,9 @@ import pytest
 from fglbench import child
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import PartitionError
+from fglbench.partition import communities
 from fglbench.partition._search import louvain_communities
 from fglbench.partition.base import assign_clients
-from fglbench.partition.schemes import louvain
 from fglbench.partition.schemes.louvain import cut, deal
 
 ALGORITHMS = ["python-louvain", "igraph", "igraph-leiden"]
@@ -108,7 +108,7 @@ def test_igraph_reads_its_seed_and_not_the_global_generator(algorithm):
 
 def test_a_search_without_end_is_ended(monkeypatch):
     monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
-    monkeypatch.setattr(louvain, "TIME_LIMIT_S", 1)
+    monkeypatch.setattr(communities, "TIME_LIMIT_S", 1)
     graph = graph_of(nx.path_graph(6))
     with pytest.raises(PartitionError, match=r"'path'.*Louvain \(python-louvain\) was not done after 1 s.*another"):
         assign_clients(graph, "path", "louvain", 2, {}, seed=0)

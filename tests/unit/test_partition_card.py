@@ -57,7 +57,8 @@ def test_copies_and_what_is_not_covered_are_counted(six_nodes):
     card = partition_card(six_nodes, assignment, counts_of([np.zeros(3, np.int8)] * 2))
     assert card["edges"] == [2, 2]  # 0-1 and 0-2, not 1-2; 1-2 and 2-3
     assert card["cut_edges"] == 1
-    assert card["copies"] == [2, 0]
+    assert card["copies"] == [2, 0] and card["anchors"] == [2, 2]
+    assert card["holders"] == [2, 2, 2]  # 4 and 5, 0 and 3, 1 and 2
     assert (card["shared_nodes"], card["left_out"], card["held_out"], card["held_out_clients"]) == (2, 1, 1, [1])
     json.dumps(card, allow_nan=False)
 

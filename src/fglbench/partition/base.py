@@ -37,6 +37,7 @@ class Assignment:
         held_out_clients: numbers of clients that are tested, but neither train nor select; their nodes are theirs
             alone.
         roles: [num_nodes] int8, roles that come with the partition; None: it has none.
+        communities: how many communities of the graph each client was dealt; None: the scheme deals none.
     """
 
     parts: list[np.ndarray]
@@ -45,6 +46,7 @@ class Assignment:
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     held_out_clients: tuple[int, ...] = ()
     roles: np.ndarray | None = None
+    communities: list[int] | None = None
 
     @property
     def owned(self) -> list[np.ndarray]:

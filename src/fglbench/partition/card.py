@@ -25,8 +25,10 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
         shared nodes the clients' edges and the cut edges sum to all edges; `missing_link_share` (cut_edges /
         total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for train, val and
         test the clients that have no such target: they do not train, or are not counted in that mean); `notes`.
-        Where there are any: `copies` per client, `shared_nodes` (that several clients hold), `left_out` (nodes that no
-        client has and that are not held out either), `held_out` (nodes), `held_out_clients` (their numbers).
+        Where there are any: `communities` per client; `copies` and `anchors` (nodes that others hold as well) per
+        client, `shared_nodes` (that several clients hold), `holders` (how many nodes have so many holders, from none
+        on); `left_out` (nodes that no client has and that are not held out either), `held_out` (nodes),
+        `held_out_clients` (their numbers).
     """
     parts = assignment.parts
     nodes = np.concatenate(parts)
@@ -58,6 +60,7 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
         "cosine_distance": mean_cosine_distance(histogram),
         "without": clients_without(counts),
         "notes": list(assignment.notes),
+        **({} if assignment.communities is None else {"communities": assignment.communities}),
         **({} if copy is None else {"copies": per_client(copy)}),
         **_beyond_a_partition(assignment, np.bincount(nodes, minlength=graph.num_nodes)),
     }
@@ -66,8 +69,11 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
 def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, Any]:
     """What there is only where not every node has exactly one client; times [num_nodes]: the holders of each."""
     held_out = len(assignment.held_out)
+    shared = int((times > 1).sum())
     found = {
-        "shared_nodes": int((times > 1).sum()),
+        "anchors": [int((times[held] > 1).sum()) for held in assignment.parts] if shared else [],
+        "shared_nodes": shared,
+        "holders": np.bincount(times).tolist() if shared else [],
         "left_out": int((times == 0).sum()) - held_out,
         "held_out": held_out,
         "held_out_clients": list(assignment.held_out_clients),

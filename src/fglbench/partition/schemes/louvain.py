@@ -1,36 +1,23 @@
 """Louvain communities, cut to at most n / clients nodes and dealt so that clients have nearly equal sizes.
 
-Blondel et al.: Fast unfolding of communities in large networks, J. Stat. Mech. 2008. Cutting and dealing as in FedGTA
-(Li et al., VLDB 2023): communities longer than n / clients are cut, then dealt to clients, largest first. Large graphs
-are left to igraph, since python-louvain needs some 80 microseconds an edge. So are resolutions other than 1:
-python-louvain weighs one term of the modularity in its moves and the other in its stopping rule, and so ends after the
-first level. igraph's own Louvain needs some 120 microseconds an edge on a random block model (8 on real graphs), so the
-largest graphs are left to its Leiden algorithm (Traag, Waltman, van Eck: From Louvain to Leiden, 2019): Louvain's moves
-with a queue and a refinement, for the same modularity. The card names what was used.
+Cutting and dealing as in FedGTA (Li et al., VLDB 2023): communities longer than n / clients are cut, then dealt to
+clients, largest first. `partition/communities.py` says which library finds them; the card names the one used.
 """
 
 import heapq
-from importlib.metadata import version
 
 import numpy as np
 
 from fglbench.datasets.base import Graph
-from fglbench.partition._child import in_child
-from fglbench.partition._search import louvain_communities
 from fglbench.partition.base import Assignment
-from fglbench.settings import ComponentSettings, Field
+from fglbench.partition.communities import communities, largest_first, nodes_of
+from fglbench.settings import CommunitySettings
 
 VERSION = 1
 
-TIME_LIMIT_S = 7200
 
-
-class Settings(ComponentSettings):
+class Settings(CommunitySettings):
     """Settings of Louvain."""
-
-    resolution: float = Field(1.0, gt=0, description="Above 1 gives more and smaller communities, below 1 fewer.")
-    igraph_above_edges: int = Field(100_000, ge=0, description="Graphs with more undirected edges are left to igraph.")
-    leiden_above_edges: int = Field(2_000_000, ge=0, description="And those with more than this to igraph's Leiden.")
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
@@ -39,30 +26,10 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
     Raises:
         PartitionError: the search crashed or was not done in time.
     """
-    algorithm = _algorithm(graph.num_edges, settings)
-    options = {
-        "nodes": graph.num_nodes,
-        "algorithm": algorithm,
-        "resolution": settings.resolution,
-        "seed": int(rng.integers(2**31)),
-    }
-    once = graph.edges[:, graph.edges[0] < graph.edges[1]]
-    found = in_child(louvain_communities, {"edges": once}, options, TIME_LIMIT_S, f"Louvain ({algorithm})")
+    found, note = communities(graph, rng, settings)
     limit = graph.num_nodes // clients
     pieces = cut(found, limit)
-    release = version(algorithm.removesuffix("-leiden"))
-    notes = [
-        f"Louvain: {algorithm} ({release}) found {len(np.unique(found))} communities; cut to at most {limit} nodes "
-        f"they are {len(pieces)} pieces."
-    ]
-    return Assignment(deal(pieces, clients), notes)
-
-
-def _algorithm(edges: int, settings: Settings) -> str:
-    if edges > settings.leiden_above_edges:
-        return "igraph-leiden"
-    plain = settings.resolution == 1 and edges <= settings.igraph_above_edges
-    return "python-louvain" if plain else "igraph"
+    return Assignment(deal(pieces, clients), [f"{note}; cut to at most {limit} nodes they are {len(pieces)} pieces."])
 
 
 def cut(membership: np.ndarray, limit: int) -> list[np.ndarray]:
@@ -71,10 +38,8 @@ def cut(membership: np.ndarray, limit: int) -> list[np.ndarray]:
     Returns:
         the pieces, longest first, then by lowest node id; at least `clients` many where limit = n // clients.
     """
-    order = np.argsort(membership, kind="stable").astype(np.int64)
-    whole = np.split(order, np.flatnonzero(np.diff(membership[order])) + 1)
-    pieces = [nodes[at : at + limit] for nodes in whole for at in range(0, len(nodes), limit)]
-    return sorted(pieces, key=lambda piece: (-len(piece), piece[0]))
+    whole = nodes_of(membership)
+    return largest_first([nodes[at : at + limit] for nodes in whole for at in range(0, len(nodes), limit)])
 
 
 def deal(pieces: list[np.ndarray], clients: int) -> list[np.ndarray]:
