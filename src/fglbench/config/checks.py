@@ -67,7 +67,8 @@ def shown_problems(study: Study) -> list[str]:
     and figures must show something of the study."""
     values, found = _axis_values(study), []
     for index, table in enumerate(study.tables):
-        if table.kind == "datasets":
+        if table.kind != "cells":
+            found += _where_problems(f"tables[{index}]", table.where, values)
             continue
         tasks = known_tasks(study, table.where.get("dataset"))
         metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]

@@ -134,8 +134,10 @@ class Table(Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,60}$")] = Field(description="File name.")
     title: str = Field(description="First sentence of the caption.")
-    kind: Literal["cells", "datasets"] = Field(
-        "cells", description="Numbers of cells, or sizes of the datasets, for which only `reference` counts."
+    kind: Literal["cells", "datasets", "partitions"] = Field(
+        "cells",
+        description="Numbers of cells; or sizes of the datasets, for which only `reference` counts; or of the clients "
+        "of partitions, for which `where` counts too.",
     )
     rows: list[Axis] = Field(["backbone", "label"], min_length=1, description="What distinguishes rows.")
     columns: list[Axis] = Field(["dataset", "scheme", "clients"], min_length=1, description="And columns.")

@@ -12,7 +12,7 @@ FIGURE_FORMATS = ("png", "pdf")
 
 def is_compared(study: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
     """Whether a table is set beside a paper's: the study names a reference file and the table a table in it."""
-    return bool(study.get("reference")) and bool(table.get("reference")) and table.get("kind") != "datasets"
+    return bool(study.get("reference")) and bool(table.get("reference")) and table.get("kind", "cells") == "cells"
 
 
 def table_files(study: Mapping[str, Any]) -> list[str]:

@@ -251,7 +251,8 @@ def _partitions(expansion: Expansion, results: Path, packed: Published) -> pd.Da
 
 
 def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
-    per_client = ("nodes", "edges", "classes", "train", "val", "test")
+    per_client = ["nodes", "edges", "classes", "train", "val", "test"]
+    per_client += [name for name in ("communities", "anchors") if name in card]
     return [
         {
             "client": client,

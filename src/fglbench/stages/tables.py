@@ -5,11 +5,15 @@ from pathlib import Path
 from fglbench.reporting.comparison_tables import comparison_sheet
 from fglbench.reporting.datasets import dataset_table
 from fglbench.reporting.names import is_compared
+from fglbench.reporting.partition_sizes import partition_sizes_table
 from fglbench.reporting.records import Study, load_study
 from fglbench.reporting.reference import load_reference
 from fglbench.reporting.sheets import RENDERERS, Sheet
 from fglbench.reporting.tables import build_table
 from fglbench.storage import write_text
+
+_OF_THE_STUDY = {"datasets": dataset_table, "partitions": partition_sizes_table}
+"""Tables of what cells have in common, by kind."""
 
 
 def make_tables(study_folder: Path, folder: Path, reference_folder: Path) -> None:
@@ -33,10 +37,10 @@ def study_sheets(study: Study, reference_folder: Path) -> list[Sheet]:
     """All tables of a study, each followed by its comparison where it has one; errors as `make_tables`."""
     sheets = []
     for spec in study.settings.get("tables") or []:
-        if spec.get("kind") == "datasets":
+        if make := _OF_THE_STUDY.get(spec.get("kind", "cells")):
             named = study.settings.get("reference") if spec.get("reference") else None
             numbers = load_reference(Path(reference_folder) / f"{named}.csv") if named else None
-            sheets.append(Sheet(dataset_table(study, spec, numbers)))
+            sheets.append(Sheet(make(study, spec, numbers)))
             continue
         sheets.append(Sheet(build_table(study, spec)))
         if is_compared(study.settings, spec):

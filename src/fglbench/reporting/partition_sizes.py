@@ -1,0 +1,99 @@
+"""The clients of a study's partitions in one table: communities, anchors, nodes and edges, each beside the printed one.
+
+Source: Fed-GALA, table 4.2.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from fglbench.evaluation.statistics import summarise
+from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.figures_base import of_partitions
+from fglbench.reporting.records import PROBLEM, Study, distinct, select, shown
+from fglbench.reporting.reference import base_dataset
+from fglbench.reporting.tables import printed as as_printed
+
+QUANTITIES = {
+    "communities": "avg_communities",
+    "anchors": "avg_anchors",
+    "nodes": "avg_nodes",
+    "edges": "avg_edges",
+    "anchors / nodes": "anchor_ratio",
+}
+"""What is told of a partition, and its metric in reference files."""
+
+_DIGITS = {"communities": 1, "anchors": 1, "nodes": 1, "edges": 1, "anchors / nodes": 3}
+_NONE = "–"
+
+
+def partition_sizes_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
+    """One row per (dataset, scheme, clients), in the study's order; with a reference, a printed number follows each of
+    ours.
+
+    Args:
+        study: the records.
+        spec: the table's entry in `study.json`: name, title, where, reference.
+        reference: as `reference.load_reference` reads it, or None.
+
+    Raises:
+        ConfigError: `where` names an unknown field.
+    """
+    frame = select(study.partitions, of_partitions(spec.get("where")), f"table '{spec['name']}'")
+    keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
+    parts = {} if frame.empty else {tuple(key): part for key, part in frame.groupby(list(PROBLEM), sort=False)}
+    sources = ["ours", "printed"] if reference is not None else ["ours"]
+    columns: list[tuple[str, ...]] = [
+        (name, source) if len(sources) > 1 else (name,) for name in QUANTITIES for source in sources
+    ]
+    cells, data = [], []
+    for key in keys:
+        place = dict(zip(PROBLEM, key, strict=True))
+        ours = _ours(parts[key])
+        theirs = {} if reference is None else _printed(study, spec.get("reference") or {}, reference, place)
+        texts = {"ours": ours, "printed": theirs}
+        row = [Cell(text=texts[source].get(name, _NONE)) for name in QUANTITIES for source in sources]
+        cells.append(row)
+        data.append(place | {" ".join(column): cell.text for column, cell in zip(columns, row, strict=True)})
+    return Table(
+        name=spec["name"],
+        title=(spec.get("title") or spec["name"]).removesuffix("."),
+        caption=[
+            "Means over the clients of a partition. An anchor is a node that several clients hold; a client's anchors "
+            "are its own nodes that others hold and its copies of others' nodes.",
+            "Edges are undirected. Numbers with ± are mean and sample standard deviation (n − 1) over seeds.",
+        ],
+        row_fields=list(PROBLEM),
+        rows=[tuple(shown(name, value) for name, value in zip(PROBLEM, key, strict=True)) for key in keys],
+        column_fields=["size", "source"] if len(sources) > 1 else ["size"],
+        columns=columns,
+        cells=cells,
+        legend=[(_NONE, "not printed, or not recorded")] if any(c.text == _NONE for row in cells for c in row) else [],
+        notes=[],
+        data=data,
+    )
+
+
+def _ours(part: pd.DataFrame) -> dict[str, str]:
+    """Of one partition the mean over its clients, over seeds."""
+    counted = [name for name in QUANTITIES if name in part and part[name].notna().all()]
+    seeds = part.groupby("seed")[counted].mean()
+    if "anchors" in seeds:
+        seeds["anchors / nodes"] = seeds["anchors"] / seeds["nodes"]
+    summaries = {name: summarise(seeds[name].tolist()) for name in seeds.columns}
+    return {name: as_printed(own.mean, own.std, _DIGITS[name]) for name, own in summaries.items()}
+
+
+def _printed(
+    study: Study, wish: Mapping[str, Any], reference: pd.DataFrame, place: Mapping[str, Any]
+) -> dict[str, str]:
+    names = {field: str(study.name(field, place[field])) for field in ("dataset", "scheme")}
+    rows = reference[
+        (reference["table"] == str(wish["table"]))
+        & (reference["dataset"] == base_dataset(names["dataset"], wish))
+        & (reference["partition"] == names["scheme"])
+        & (reference["clients"] == str(place["clients"]))
+    ]
+    values = dict(zip(rows["metric"], rows["value"], strict=True))
+    return {name: values[metric] for name, metric in QUANTITIES.items() if values.get(metric)}
