@@ -16,6 +16,7 @@ __all__ = [
     "AggregatedSettings",
     "Annotated",
     "Any",
+    "AveragedSettings",
     "CommunitySettings",
     "ComponentSettings",
     "Field",
@@ -46,6 +47,16 @@ class AggregatedSettings(ComponentSettings):
 
     aggregation: str = Field("fedavg", description="The method that aggregates.")
     aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
+
+
+class AveragedSettings(ComponentSettings):
+    """Settings of a method that averages the clients' parameters, see `methods/fedavg.py`."""
+
+    weights: Literal["labelled", "nodes", "labelled_times_nodes"] | None = Field(
+        None,
+        description="What a client counts by in the average: its training nodes, all its nodes, or their product; "
+        "null: the targets that it trains on.",
+    )
 
 
 class CommunitySettings(ComponentSettings):

@@ -76,6 +76,7 @@ def round_on(
         of_all,
         {},
         {},
+        np.zeros(federation.num_clients, dtype=np.float32),
         schedule_of(),
         lambda: torch.tensor(soft).log(),
         lambda _: np.zeros(2),

@@ -136,7 +136,29 @@ FEDVGAE = {
     ],
     "backbones": [{"name": "vgae", "kl_per": "node", "kl": 0.1}],
 }
+# Clients that share nodes settle within the rounds, so that phase 2 adds links.
+WEIGHTS = ("labelled_times_nodes", "nodes", "labelled")
+ANCHORED = {
+    **STUDY,
+    "partitions": ["louvain-anchor"],
+    "methods": [
+        *(
+            {"name": name, "label": f"{name} {augment}", "alpha": 1.0, "augment": augment, "weights": weights}
+            for name in ("fedgala", "fedgalap")
+            for augment, weights in zip(("anchors", "local", "none"), WEIGHTS, strict=True)
+        ),
+        *(
+            {"name": name, "label": f"{name} by {weights}", "weights": weights}
+            for name in ("fedavg", "fedprox", "fedper")
+            for weights in WEIGHTS
+        ),
+        {"name": "fedprox", "label": "fedprox adapted", "mu": 1.0, "mu_step": 0.5},
+    ],
+    "backbones": ["gcn"],
+    "training": {"rounds": 7, "local_epochs": 2, "hidden": 16, "tolerance": 0.0001},
+}
 OTHERS = {
+    **{f"{method['label']}-gcn": ANCHORED for method in ANCHORED["methods"]},
     **{f"{pair} links": LINKS for pair in ("fedavg-gcn", "fedavg-vgae", "fedvgae-vgae", "fed-pub-gcn", "global-gcn")},
     "fedavg-gcn all pairs": ALL_PAIRS,
     **{f"fedavg-{backbone} features": RECONSTRUCTION for backbone in ("gcn", "mlp")},

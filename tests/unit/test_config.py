@@ -69,7 +69,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"methods": [{"name": "fedgl", "aggregation": "fedprox", "aggregation_settings": {"nu": 1.0}}]},
-            "my.yaml: methods[0].aggregation_settings.nu: unknown key. Valid: mu.",
+            "my.yaml: methods[0].aggregation_settings.nu: unknown key. Valid: mu, mu_step, weights.",
         ),
         ({"partitions": ["louvan"]}, "my.yaml: partitions[0]: 'louvan' is not a scheme. Did you mean 'louvain'?"),
         ({"backbones": ["gnc"]}, "my.yaml: backbones[0]: 'gnc' is not a backbone. Did you mean 'gcn'?"),
@@ -93,7 +93,10 @@ def test_shipped_studies_are_valid(path):
             {"methods": [{"name": "fedprox", "mu": 0.1, "label": "x"}, {"name": "fedprox", "label": "x"}]},
             "my.yaml: methods: label 'x' is listed 2 times.",
         ),
-        ({"methods": [{"name": "fedprox", "nu": 1}]}, "my.yaml: methods[0].nu: unknown key. Valid: mu."),
+        (
+            {"methods": [{"name": "fedprox", "nu": 1}]},
+            "my.yaml: methods[0].nu: unknown key. Valid: mu, mu_step, weights.",
+        ),
         ({"methods": [{"name": "fedprox", "mu": -1}]}, "my.yaml: methods[0].mu: -1: input should be greater"),
         ({"methods": [{"name": "fedprox", "mu": "1e-3"}]}, "my.yaml: methods[0].mu: '1e-3' is text to YAML"),
         (
@@ -190,7 +193,7 @@ def test_shipped_studies_are_valid(path):
         ({"overrides": [{"settings": {"mu": 1.0}}]}, "my.yaml: overrides[0].settings: say for which methods"),
         (
             {"overrides": [{"methods": ["fedprox"], "settings": {"nu": 1.0}}]},
-            "my.yaml: overrides[0].settings.nu: unknown key. Valid: mu.",
+            "my.yaml: overrides[0].settings.nu: unknown key. Valid: mu, mu_step, weights.",
         ),
         (
             {"overrides": [{"methods": ["fedavg"], "settings": {"training": {"lr": 0.5}}}]},

@@ -80,6 +80,7 @@ def _aggregates(method: str) -> bool:
     except ComponentError:
         return False
     alone = issubclass(declared.settings, AggregatedSettings) or declared.constants.get("CENTRALISED", False)
+    alone = alone or not declared.constants.get("AGGREGATES", True)
     return not alone and not (declared.rebuilds or declared.hooks & {"prepare", "phases", "finish"})
 
 

@@ -73,6 +73,12 @@ class Training(Section):
     ldp: LocalPrivacy | None = Field(
         None, description="Local differential privacy of uploaded parameters, under any method; null: none."
     )
+    tolerance: float | None = Field(
+        None,
+        ge=0,
+        description="A client has converged, and stops training, when its loss changes by less than this from one of "
+        "its rounds to the next; null: all clients train in all rounds.",
+    )
 
 
 class Protocol(Section):

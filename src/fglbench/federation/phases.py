@@ -81,6 +81,7 @@ class Phase:
         clients: [C] bool, who takes part.
         stop_rule: who leaves after a round.
         leavers_count: whether the last parameters of clients that left go on counting in the aggregation.
+        leavers_return: whether clients that left go on, after the phase, from what the server last sent to the others.
         local_step: another inner step than one of the optimiser along the gradient of the loss.
         chunk_clients: clients trained at once, where they are fewer than the cell's.
         backbone: another model, which starts anew and whose parameters end with the phase; its rounds are not scored.
@@ -95,8 +96,24 @@ class Phase:
     clients: np.ndarray | None = None
     stop_rule: StopRule | None = None
     leavers_count: bool = False
+    leavers_return: bool = False
     local_step: "LocalStep | None" = None
     chunk_clients: int | None = None
     backbone: "Backbone | None" = None
     method: "Method | None" = None
     initialisation: str = "initialisation"
+
+
+def training_phase(schedule: "Schedule", clients: int, rounds: int | None = None) -> Phase:
+    """The stretch in which clients train to the cell's own end. With a `tolerance` those that have converged leave it,
+    and their last parameters go on counting.
+
+    Args:
+        schedule: of the cell.
+        clients: of the federation.
+        rounds: of the phase; None: all of the schedule.
+    """
+    rounds = schedule.rounds if rounds is None else rounds
+    if schedule.tolerance is None:
+        return Phase("train", rounds)
+    return Phase("train", rounds, stop_rule=Settled(clients, schedule.tolerance), leavers_count=True)

@@ -90,6 +90,7 @@ class Rounds:
             phase.local_step or gradients_of,
         )
         self._answered = {name: self.current[name] for name in self._shared}  # what the server sent last
+        self._mixed: Parameters = {}  # what it would have sent to clients that left as well
         self.mixing: Tensor | None = None
         self.rebuilt: Federation | None = None
         self._sent: Parameters = {}  # what the server knows of each client where uploads are protected
@@ -122,7 +123,7 @@ class Rounds:
         if not np.all(losses.totals[active] <= (EXPLODED_LOSS if self.scored else np.inf)):  # false for nan as well
             return None
         if len(active):
-            round = self._client_round(active)
+            round = self._client_round(active, losses.losses)
             uploads = method.upload(round)
             self._answer(round, uploads)
             method.client_update(round, self.current)
@@ -140,7 +141,7 @@ class Rounds:
         drawn = draw_clients(setup.seed, number, setup.clients, self._schedule.participation)
         return drawn[(self._takes_part & ~self._left)[drawn]]
 
-    def _client_round(self, active: np.ndarray) -> ClientRound:
+    def _client_round(self, active: np.ndarray, losses: np.ndarray) -> ClientRound:
         counted = np.isin(np.arange(self._setup.clients), active) | (self._left & self._phase.leavers_count)
         counts = self._objective.counts
         weights = np.where(counted, counts, 0).astype(np.float32)
@@ -151,6 +152,7 @@ class Rounds:
             torch.from_numpy(weights).to(self._setup.device),
             self.trained,
             self.received,
+            losses,
             self._schedule,
             partial(self._state.logits.stacked_logits, self.trained),
             self._validation,
@@ -174,7 +176,7 @@ class Rounds:
             if self.mixing is None and weights.dim() == 2:  # a common row says no more than who trained
                 self.mixing = weights
         self._method.server_update(at_server, mixed)
-        self._answered = self._unless_left(mixed, sent)
+        self._mixed, self._answered = mixed, self._unless_left(mixed, sent)
         own = {name: held[name] for name in mixed if mixed[name] is sent[name]}  # what nobody aggregated
         self.current |= self._unless_left(mixed | own, held)
         self._setup.synchronise()
@@ -203,11 +205,18 @@ class Rounds:
     def end(self) -> None:
         """Hands on the parameters, and the graphs that the method makes for the phases that follow."""
         if self.scored:
-            self._state.current = self.current
+            self._state.current = self.current | self._returning()
         prepared = self._setup.method.finish(self._phase, self.current)
         if prepared is not None:
             self._recorder.sent(prepared.bytes_up, prepared.bytes_down)
             self._state.use(prepared.federation)
+
+    def _returning(self) -> Parameters:
+        """What the shared parameters are where clients that left come back to the server's."""
+        if not (self._phase.leavers_return and self._left.any()):
+            return {}
+        left = torch.from_numpy(self._left).to(self._setup.device)
+        return stacked.where(left, self._mixed, {name: self.current[name] for name in self._mixed})
 
     def let_go(self, losses: np.ndarray, validation: np.ndarray) -> None:
         """After a round's scores: clients that the phase's rule stops leave. From the next round on they go on with the

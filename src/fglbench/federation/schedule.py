@@ -32,6 +32,7 @@ class Schedule:
         selection_mean: client mean of the validation score that selects the round, "pooled", "macro" or "nodes".
         batch_size: training targets of a client in a local step; None for all of them.
         ldp: local differential privacy of uploaded parameters; None for none.
+        tolerance: change of a client's loss below which it has converged and leaves; None: none leaves.
     """
 
     rounds: int
@@ -45,6 +46,7 @@ class Schedule:
     selection_mean: str
     batch_size: int | None = None
     ldp: LocalPrivacy | None = None
+    tolerance: float | None = None
 
     def steps(self, nodes: np.ndarray) -> np.ndarray:
         """[...] int64: the local steps in a round of clients with so many training nodes, K of the papers."""

@@ -20,7 +20,7 @@ from fglbench.backbones.base import Backbone, Output
 from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.phases import Phase
+from fglbench.federation.phases import Phase, training_phase
 from fglbench.federation.schedule import Schedule
 
 Messages: TypeAlias = Mapping[str, Tensor | Sequence[Tensor]]
@@ -70,6 +70,7 @@ class ClientRound:
         weights: [C] float32 the same of the clients that count in this round, 0 for the others.
         parameters: [C, ...] after local training, buffers among them.
         received: [C, ...] at the start of the round.
+        losses: [C] float32 of the objective in the last local epoch, nan where a client did not train.
         schedule: rounds and local optimiser.
         logits: computes [N, outputs] float32 of all nodes of the method's `federation`, each under its own client's
             `parameters`, without dropout.
@@ -82,6 +83,7 @@ class ClientRound:
     weights: Tensor
     parameters: Parameters
     received: Parameters
+    losses: np.ndarray
     schedule: Schedule
     logits: Callable[[], Tensor]
     validation: Callable[[Parameters], np.ndarray]
@@ -174,7 +176,7 @@ class Method:
 
     def phases(self, schedule: Schedule) -> Iterable[Phase]:
         """The stretches of training, one after another; each is asked for when the one before has ended."""
-        return [Phase("train", schedule.rounds)]
+        return [training_phase(schedule, self.federation.num_clients)]
 
     # At the clients
 

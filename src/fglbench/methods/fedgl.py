@@ -39,7 +39,8 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
-from fglbench.partition.ratios import TEST, TRAIN, VAL
+from fglbench.methods._edges import with_more_edges
+from fglbench.partition.ratios import TRAIN
 from fglbench.settings import AggregatedSettings, Field
 
 VERSION = 4
@@ -156,19 +157,8 @@ class Method(_aggregated.Method):
     def rebuild(self, round: base.ClientRound) -> Federation | None:
         if not self._joins():
             return None
-        self._graphs = self._joined(self.federation, self._edges)
-        whole = self.federation.evaluated
-        if whole is not None:
-            rows = np.flatnonzero(~np.isin(whole.role, (VAL, TEST)))
-            found = self._edges.tocoo()
-            edges = sp.csr_matrix((found.data, (rows[found.row], rows[found.col])), shape=whole.adjacency.shape)
-            self._graphs = replace(self._graphs, evaluated=self._joined(whole, edges))
+        self._graphs = with_more_edges(self.federation, self.settings.edge_weight * self._edges)
         return self._graphs
-
-    def _joined(self, federation: Federation, edges: sp.csr_matrix) -> Federation:
-        """A federation with the edges of the pseudo-graph, [N, N] CSR of ones."""
-        joined = federation.adjacency + self.settings.edge_weight * edges
-        return federation.with_edges(joined.tocsr().astype(np.float32))
 
 
 def _without_own(round: base.Round) -> base.Round:

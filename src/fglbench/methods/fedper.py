@@ -4,17 +4,18 @@ With `mu` the base layers are FedProx's, as in table 5 of FedVGAE, where the enc
 
 Defaults:
     mu none: the paper's.
+    weights none: the paper's.
 """
 
 import torch
 
 from fglbench.methods import base, fedprox
-from fglbench.settings import ComponentSettings, Field
+from fglbench.settings import AveragedSettings, Field
 
 VERSION = 1
 
 
-class Settings(ComponentSettings):
+class Settings(AveragedSettings):
     mu: float | None = Field(None, ge=0, description="Weight of FedProx's term on the base layers; null: none.")
 
 

@@ -1,25 +1,29 @@
 """FedProx (Li et al., MLSys 2020, eq. 2): FedAvg whose local loss keeps the parameters near the received ones.
 
 Local loss + mu / 2 ||theta_i - theta||^2 over the shared parameters. Only the term's gradient mu (theta_i - theta) is
-formed, in a third of the time that autograd takes for it. With mu = 0 it is FedAvg.
+formed, in a third of the time that autograd takes for it. With mu = 0 it is FedAvg. With `mu_step` mu is adapted to the
+loss, see `_adaptive_mu.py`.
 
 Defaults:
     mu 0.01: differs; the paper tunes 0.001, 0.01, 0.1 and 1 for each dataset. The middle of FedGTA's range.
+    mu_step none: the paper's main results; its heuristic has 0.1.
+    weights none: the paper's.
 """
 
 from fglbench.federation.parameters import Parameters
-from fglbench.methods import base, fedavg
-from fglbench.settings import ComponentSettings, Field
+from fglbench.methods import _adaptive_mu, base
+from fglbench.settings import AveragedSettings, Field
 
 VERSION = 1
 
 
-class Settings(ComponentSettings):
+class Settings(AveragedSettings):
     mu: float = Field(0.01, ge=0, description="Weight of the proximal term.")
+    mu_step: float | None = Field(None, gt=0, description="What mu changes by as the loss falls or rises; null: fixed.")
 
 
-class Method(fedavg.Method):
+class Method(_adaptive_mu.Method):
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
-        if self.settings.mu:
+        if mu := self.mu:
             for name in self.shared(gradients):
-                gradients[name] += self.settings.mu * (step.parameters[name] - step.received[name])
+                gradients[name] += mu * (step.parameters[name] - step.received[name])

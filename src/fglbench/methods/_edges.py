@@ -1,0 +1,29 @@
+"""Edges that a method adds to the client graphs."""
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.federation.federation import Federation
+from fglbench.partition.ratios import TEST, VAL
+
+
+def with_more_edges(federation: Federation, edges: sp.csr_matrix) -> Federation:
+    """The client graphs with further edges; under the inductive setting those that are scored have them as well.
+
+    Args:
+        federation: the graphs of training.
+        edges: [N, N] symmetric weights, added to those that are there.
+    """
+    joined, whole = _joined(federation, edges), federation.evaluated
+    if whole is None:
+        return joined
+    rows = np.flatnonzero(~np.isin(whole.role, (VAL, TEST)))
+    found = edges.tocoo()
+    placed = sp.csr_matrix((found.data, (rows[found.row], rows[found.col])), shape=whole.adjacency.shape)
+    return replace(joined, evaluated=_joined(whole, placed))
+
+
+def _joined(federation: Federation, edges: sp.csr_matrix) -> Federation:
+    return federation.with_edges((federation.adjacency + edges).tocsr().astype(np.float32))

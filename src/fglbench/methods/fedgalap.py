@@ -1,0 +1,38 @@
+"""Fed-GALAp (thesis 2023, section 3.2.3): Fed-GALA whose local losses have FedProx's term, with the adapted mu.
+
+Both are as in `fedgala` and `fedprox`. The term is part of the local loss in phases 1 and 3, and mu goes on from one
+phase to the next.
+
+Defaults:
+    mu 1.0: the paper's.
+    mu_step 0.1: the paper's.
+    alpha 0.001: the paper's for Cora under the global test.
+    link_share 0.5: the paper's.
+    augment anchors: the paper's.
+    weights labelled_times_nodes: the paper's.
+"""
+
+from typing import Literal
+
+from fglbench.methods import fedgala, fedprox
+from fglbench.settings import ComponentSettings, Field
+
+VERSION = 1
+AGGREGATES = False
+
+
+class Settings(ComponentSettings):
+    alpha: float = Field(0.001, ge=0, description="Change of a client's loss below which phase 1 is over for it.")
+    link_share: float = Field(0.5, ge=0, le=1, description="Share of the link loss in phase 1; 0: the task's alone.")
+    augment: Literal["anchors", "local", "none"] = Field(
+        "anchors", description="Links by the anchors' mean embeddings, by each client's own, or none."
+    )
+    weights: Literal["labelled", "nodes", "labelled_times_nodes"] = Field(
+        "labelled_times_nodes", description="What a client counts by: training nodes, all its nodes, or their product."
+    )
+    mu: float = Field(1.0, ge=0, description="Weight of the proximal term at the start.")
+    mu_step: float = Field(0.1, gt=0, description="What mu changes by as the loss falls or rises.")
+
+
+class Method(fedgala.Method, fedprox.Method):
+    pass
