@@ -236,3 +236,28 @@ def test_converged_clients_leave_any_method_and_go_on_counting(anchored: Case) -
         assert (changes[:-1] >= 0.03).all() and (rounds == len(losses) or changes[-1] < 0.03)
     everyone = trained(anchored, "fedavg", rounds=40)
     assert not np.isnan(everyone.history["train_loss"]).any()
+
+
+def test_what_clients_count_by_is_kept_where_the_mean_is_weighted_by_it(anchored: Case) -> None:
+    federation = anchored.federation()
+    products = federation.count(TRAIN) * np.diff(federation.ptr)
+    own = trained(anchored, "fedgala", rounds=4, schedule={"selection_mean": "weighted"})
+    assert set(own.weights) == {"val", "last", "test"}
+    np.testing.assert_allclose(own.weights["last"], products / products.sum(), rtol=1e-6)
+    alone = trained(anchored, "local", rounds=2, schedule={"selection_mean": "weighted"})
+    assert alone.weights["last"].tolist() == federation.count(TRAIN).tolist()  # no server says otherwise
+    assert trained(anchored, "fedavg", rounds=2).weights == {}
+
+
+def test_the_order_of_clients_changes_nothing(anchored: Case, tmp_path: Path) -> None:
+    order = [2, 0, 1]
+    bounds = np.split(np.arange(len(anchored.nodes)), anchored.ptr[1:-1])
+    rows = np.concatenate([bounds[client] for client in order])
+    ptr = np.cumsum([0, *(len(bounds[client]) for client in order)])
+    assert anchored.copy is not None
+    of_rows = anchored.nodes[rows], ptr, anchored.role[rows], tmp_path, False, anchored.copy[rows]
+    own = {"link_share": 0.0, "alpha": 1e3, "rounds": 5}
+    straight, permuted = trained(anchored, "fedgala", **own), trained(Case(anchored.graph, *of_rows), "fedgala", **own)
+    for name, tensor in straight.parameters["last"].items():
+        torch.testing.assert_close(permuted.parameters["last"][name], tensor[order], rtol=0, atol=1e-5)
+    assert np.array_equal(permuted.history["test_correct"], straight.history["test_correct"][:, order])

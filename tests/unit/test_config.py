@@ -410,6 +410,10 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
             {"tables": [{"name": "t", "title": "T", "metric": "auc"}]},
             "my.yaml: tables[0].metric: 'auc' needs protocol.logits: true",
         ),
+        (
+            {"tables": [{"name": "t", "title": "T", "mean": "weighted"}]},
+            "my.yaml: tables[0].mean: 'weighted' needs protocol.mean: 'weighted'",
+        ),
     ],
 )
 def test_odd_values_are_reported_too(changes, expected):

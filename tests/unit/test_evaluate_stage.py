@@ -228,3 +228,14 @@ def test_shared_nodes_have_a_mean_over_nodes(tmp_path):
     entry = readings["val"]["test"]["accuracy"]
     assert (entry["pooled"], entry["macro"], entry["node_mean"]) == (pytest.approx(2 / 3), 0.75, 0.75)
     assert readings["last"]["test"]["accuracy"]["node_mean"] == 1.0
+
+
+def test_stored_weights_give_a_weighted_mean_of_every_score(tmp_path):
+    """Client 0 has one of its two test nodes right, client 1 its only one; on the global test a third and two."""
+    predicted = np.array([[2, 1, 2], [2, 0, 2]], dtype=np.int32)
+    arrays = readings_of(predicted, "global") | readings_of(np.array([3.0, 1.0], dtype=np.float32), "weights")
+    evaluate(*make_run(tmp_path, method={"global_test": "whole"}, **arrays), [0], tmp_path / "out")
+    found = read_json(tmp_path / "out" / "seed0" / "metrics.json")["readings"]["val"]
+    assert found["test"]["accuracy"]["weighted"] == 0.625
+    assert found["val"]["accuracy"]["weighted"] == 1.0  # client 0 has no validation node
+    assert found["global_test"]["accuracy"]["weighted"] == pytest.approx((3 / 3 + 2 / 3) / 4)

@@ -82,6 +82,19 @@ def test_per_round_shows_mean_and_sample_deviation(study):
     assert band.max() == pytest.approx(values[:, -1].mean() + spread)
 
 
+def test_a_point_marks_where_a_phase_begins(study):
+    """In the median over seeds; 30 rounds, of which the second phase has those from round 11 or 13 on."""
+    curves = study.curves
+    begins = curves["seed"].map(lambda seed: 10 if seed else 12)
+    phase = np.where(curves["round"] < begins, "combined", "train")
+    phased = replace(study, curves=curves.assign(phase=phase))
+    axes = draw(phased, spec("accuracy_per_round")).axes[0]
+    points = [own for own in axes.get_lines() if own.get_marker() == "o" and len(own.get_xdata()) == 1]
+    expected = float(np.median([12 if not seed else 10 for seed in sorted(curves["seed"].unique())])) + 1
+    assert points and {float(own.get_xdata()[0]) for own in points} == {expected}
+    assert not [own for own in draw(study, spec("accuracy_per_round")).axes[0].get_lines() if own.get_marker() == "o"]
+
+
 def test_per_second_interpolates_within_what_all_seeds_cover(study):
     axes = draw(study, spec("accuracy_per_second")).axes[0]
     times = line(axes, "FedAvg").get_xdata()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from fglbench.evaluation.metrics import scores, shares, value_of
+from fglbench.evaluation.metrics import scores, shares, value_of, weighted_mean
 
 
 def test_hand_worked_scores_of_three_clients():
@@ -99,3 +99,8 @@ def test_where_no_node_is_shared_the_mean_over_nodes_is_the_pooled_one():
     assert set(entry) == {"pooled", "macro", "clients", "evaluated", "of", "nodes"}
     assert value_of(entry, "nodes") == entry["pooled"] == 2 / 3
     assert value_of(entry, "macro") == 0.75
+
+
+def test_the_weighted_mean_leaves_out_who_has_no_value_or_counts_for_nothing():
+    assert weighted_mean([0.5, None, 1.0, 0.0], [1.0, 5.0, 3.0, 0.0]) == 0.875
+    assert weighted_mean([0.5, None], [0.0, 2.0]) is None

@@ -79,6 +79,10 @@ def shown_problems(study: Study) -> list[str]:
             found.append(f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, metrics)}")
         if table.split == "global_test" and study.protocol.global_test is None:
             found.append(f"tables[{index}].split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
+        if table.mean == "weighted" != study.protocol.mean:
+            found.append(
+                f"tables[{index}].mean: 'weighted' needs protocol.mean: 'weighted', so that weights are stored."
+            )
         if table.metric in of_logits and not study.protocol.logits:
             found.append(f"tables[{index}].metric: '{table.metric}' needs protocol.logits: true, so that it is stored.")
         found += _duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")

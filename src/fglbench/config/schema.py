@@ -106,10 +106,11 @@ class Protocol(Section):
     reading: Literal["val", "last", "test"] = Field(
         "val", description="Round shown: best validation accuracy, last, or best on test (marked)."
     )
-    mean: Literal["pooled", "macro", "nodes"] = Field(
+    mean: Literal["pooled", "macro", "nodes", "weighted"] = Field(
         "pooled",
-        description="Mean over clients, for selection and tables: weighted by nodes, or plain. `nodes`: as `pooled`, "
-        "but a node that several clients hold counts once, its score the mean over them.",
+        description="Mean over clients, for selection and tables: by tested nodes, or plain. `nodes`: as `pooled`, "
+        "but a node that several clients hold counts once, its score the mean over them. `weighted`: by what clients "
+        "count at the server in that round (it selects as `pooled`).",
     )
     global_test: Literal["whole", "held_out"] | None = Field(
         None,
@@ -155,7 +156,7 @@ class Table(Section):
     )
     where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
     reading: Literal["val", "last", "test"] | None = Field(None, description="Round shown; null: the protocol's.")
-    mean: Literal["pooled", "macro", "nodes"] | None = Field(
+    mean: Literal["pooled", "macro", "nodes", "weighted"] | None = Field(
         None, description="Mean over clients; null: the protocol's."
     )
     digits: int = Field(1, ge=0, le=6, description="Decimals printed.")

@@ -5,7 +5,7 @@ enters no mean; the number of clients that have some is stored beside every mean
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,15 @@ def shares(nodes: np.ndarray) -> np.ndarray | None:
 
 
 def value_of(entry: Mapping[str, Any], mean: str) -> float | None:
-    """The value of an entry of `scores` by a protocol's mean: `nodes` is `pooled` where no node is shared."""
+    """The value of an entry of `scores` by a client mean: `nodes` is `pooled` where no node is shared."""
     return entry.get("node_mean", entry["pooled"]) if mean == "nodes" else entry[mean]
+
+
+def weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    """The mean over the clients that have a value, by what they count; None where that is nothing."""
+    pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    total = math.fsum(weight for _, weight in pairs)
+    return math.fsum(value * weight for value, weight in pairs) / total if total else None
 
 
 def _ratio(part: int, whole: int) -> float | None:

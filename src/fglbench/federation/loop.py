@@ -93,7 +93,7 @@ def _record(rounds: Rounds, trained: Trained, setup: Setup, state: State, record
     predictions = state.scorer.run(scored)
     if predictions is None:
         return False
-    recorder.add(predictions, scored, trained, rounds.mixing, state.federation.scored)
+    recorder.add(predictions, scored, trained, rounds.mixing, rounds.weights, state.federation.scored)
     rounds.let_go(trained.losses, recorder.client_validation)
     recorder.eval_seconds += time.perf_counter() - began
     return True

@@ -33,6 +33,7 @@ class Result:
         phases: of each its name, rounds, seconds and bytes.
         predictions: per reading ("val", "last", "test") [N, ...] what the task predicts; empty unless ok.
         rounds: the round of each reading.
+        weights: per reading [C] float32 what clients counted by in that round; only where the mean is weighted by it.
         mixing: `mixing` [M, C, C] float32 and `rounds` [M] int64, of the rounds whose clients received different means;
             of more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
         scores: what else is scored, by `federation.final`.
@@ -49,6 +50,7 @@ class Result:
     phases: list[dict[str, Any]] = field(default_factory=list)
     predictions: dict[str, np.ndarray] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
     mixing: dict[str, np.ndarray] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict)
     parameters: dict[str, Parameters] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class Recorder:
     Args:
         federation: the graphs that are scored.
         task: what is scored, and how.
-        mean: over clients, "pooled" or "macro".
+        mean: over clients, "pooled", "macro", "nodes" or "weighted", which selects as "pooled".
 
     Attributes:
         validation: the last round's score; nan where there is none.
@@ -124,6 +126,7 @@ class Recorder:
         parameters: Parameters,
         trained: Trained,
         mixing: Tensor | None = None,
+        weights: Tensor | None = None,
         graphs: Federation | None = None,
     ) -> None:
         """Records a round and keeps its predictions where they are the best so far."""
@@ -146,6 +149,8 @@ class Recorder:
             self._result.rounds[reading] = number
             self._result.parameters[reading] = parameters
             self._result.graphs[reading] = graphs or federation
+            if self._mean == "weighted" and weights is not None:
+                self._result.weights[reading] = weights.cpu().numpy()
         self._keep_mixing(number, mixing)
 
     def validation_of(self, predictions: np.ndarray) -> np.ndarray:
@@ -184,7 +189,7 @@ class Recorder:
         self.end()
         result = self._close()
         result.state, result.diverged_round = "diverged", self.rounds
-        result.predictions, result.rounds, result.parameters, result.graphs = {}, {}, {}, {}
+        result.predictions, result.rounds, result.parameters, result.graphs, result.weights = {}, {}, {}, {}, {}
         return result
 
     def _close(self) -> Result:

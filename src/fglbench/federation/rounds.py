@@ -55,6 +55,7 @@ class Rounds:
         received, trained, current: [C, ...] parameters before and after the last round's local training, and after the
             server's answer.
         mixing: [C, C] weights of the last round's aggregation, where they are not one row for all.
+        weights: [C] what each client counted by in it: that row, or where there is none its training targets.
         rebuilt: other graphs that the method made in the last round, or None.
     """
 
@@ -92,6 +93,7 @@ class Rounds:
         self._answered = {name: self.current[name] for name in self._shared}  # what the server sent last
         self._mixed: Parameters = {}  # what it would have sent to clients that left as well
         self.mixing: Tensor | None = None
+        self.weights: Tensor | None = None
         self.rebuilt: Federation | None = None
         self._sent: Parameters = {}  # what the server knows of each client where uploads are protected
         self._left = np.zeros(setup.clients, dtype=bool)
@@ -171,9 +173,12 @@ class Rounds:
         mixed = dict(sent)
         known = round.number, round.clients, round.counts, round.weights
         at_server = Round(*known, sent, self._answered, round.schedule, uploads)
+        self.weights = round.weights
         for group, weights in self._method.aggregate(at_server).items():
             mixed |= stacked.mix(sent, self._groups[group], weights)
-            if self.mixing is None and weights.dim() == 2:  # a common row says no more than who trained
+            if weights.dim() == 1:
+                self.weights = weights
+            elif self.mixing is None:  # a common row says no more than what clients count by
                 self.mixing = weights
         self._method.server_update(at_server, mixed)
         self._mixed, self._answered = mixed, self._unless_left(mixed, sent)

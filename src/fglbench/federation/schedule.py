@@ -29,7 +29,7 @@ class Schedule:
         lr, weight_decay, optimiser, optimiser_state: of the local optimiser; the state is kept over rounds or reset.
         participation: fraction of clients drawn for a round, at least one.
         evaluate: score the parameters "aggregated" (after the server's step) or "trained" (before it).
-        selection_mean: client mean of the validation score that selects the round, "pooled", "macro" or "nodes".
+        selection_mean: client mean of the validation score that selects the round, as `protocol.mean` says.
         batch_size: training targets of a client in a local step; None for all of them.
         ldp: local differential privacy of uploaded parameters; None for none.
         tolerance: change of a client's loss below which it has converged and leaves; None: none leaves.

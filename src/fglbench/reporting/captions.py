@@ -24,6 +24,7 @@ MEANS = {
     "pooled": "Client mean: pooled (the {targets} of all clients counted together)",
     "macro": "Client mean: macro (plain mean over the clients that have such {targets})",
     "nodes": "Client mean: nodes (every node once; the score of one that several clients hold is the mean over them)",
+    "weighted": "Client mean: weighted (each client by what it counts at the server in that round)",
 }
 OFTEN = "; a node that several clients hold counts once for each of them)"
 GLOBAL_TESTS = {

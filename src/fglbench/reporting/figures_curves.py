@@ -72,6 +72,8 @@ def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label:
                 name = series_name(series[:2], chosen) + (f" [{series[2]}]" if several_devices else "")
                 x, values = bring_together(rows, score)
                 _band(panel, x, values * scale, name, look[series[:2]])
+                if bring_together is _by_round:
+                    _mark_phases(panel, rows, x, values * scale, look[series[:2]])
             panel.set_title(panel_title(list(PROBLEM), key))
             panel.set_xlabel(x_label)
             if bring_together is _by_round:
@@ -92,6 +94,16 @@ def _by_round(rows: pd.DataFrame, score: str) -> tuple[np.ndarray, np.ndarray]:
     """Rounds [R] from 1 and values [seeds, R], at the rounds that every seed has."""
     table = rows.pivot_table(index="seed", columns="round", values=score).dropna(axis="columns")
     return table.columns.to_numpy(dtype=float) + 1, table.to_numpy(dtype=float)
+
+
+def _mark_phases(panel: Axes, rows: pd.DataFrame, x: np.ndarray, values: np.ndarray, style: Any) -> None:
+    """A point where a phase that is not the first begins: in the median over seeds of its first round."""
+    if "phase" not in rows or rows["phase"].isna().all():
+        return
+    first = rows.groupby(["phase", "seed"])["round"].min().groupby("phase").median().sort_values() + 1
+    for start in first.iloc[1:]:
+        if start in x:
+            panel.plot(start, values.mean(axis=0)[x == start], marker="o", markersize=4, color=style.colour)
 
 
 def _by_second(rows: pd.DataFrame, score: str) -> tuple[np.ndarray, np.ndarray]:

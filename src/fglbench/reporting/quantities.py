@@ -44,6 +44,8 @@ OF_RUNS = {
     "bytes_up": Quantity("upload", "MB", 1e-6, "lower"),
     "bytes_down": Quantity("download", "MB", 1e-6, "lower"),
     "selected_round": Quantity("selected round", "", 1.0, None, first=1.0),
+    "rounds_run": Quantity("rounds until all clients have left", "", 1.0, "lower"),
+    "client_rounds": Quantity("rounds that a client trains in", "", 1.0, "lower"),
     "privacy_budget": Quantity("privacy budget of uploaded parameters", "", 1.0, "lower"),
 }
 """What every run has, whatever its task."""

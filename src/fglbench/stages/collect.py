@@ -57,6 +57,7 @@ _RUN_METRICS = (
     "total_seconds",
     "peak_memory_mb",
     "selected_round",
+    "rounds_run",
     "privacy_budget",
 )
 
@@ -164,11 +165,14 @@ def _run_rows(
         yield {**common, "metric": metric, "value": record["run"][metric]}
     for metric in ("bytes_up", "bytes_down"):
         yield {**common, "metric": metric, "value": record["metrics"][metric]}
+    if rounds := record["run"].get("client_rounds"):
+        yield {**common, "metric": "client_rounds", "value": float(np.mean(rounds))}
     for reading, splits in record["metrics"]["readings"].items():
         for split in (name for name in splits if name != "round"):
             for metric, means in splits[split].items():
                 counts = {"evaluated": means["evaluated"], "of": means["of"]}
-                for mean in ("pooled", "macro", *(["nodes"] if "node_mean" in means else [])):
+                of_some = {"nodes": "node_mean", "weighted": "weighted"}
+                for mean in ("pooled", "macro", *(mean for mean, key in of_some.items() if key in means)):
                     found = value_of(means, mean)
                     value = np.nan if found is None else found
                     at = {"split": split, "reading": reading, "mean": mean}
@@ -207,7 +211,8 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
             "train_loss": losses,
         }
     )
-    return [frame]
+    phases = history.get("phase", frame["round"])
+    return [frame.assign(phase=phases) if len(np.unique(phases)) > 1 else frame]
 
 
 def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, reading: str) -> list[pd.DataFrame]:

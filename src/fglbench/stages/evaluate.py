@@ -8,7 +8,7 @@ import numpy as np
 
 from fglbench.checksums import check_file, check_graph, check_listed, check_split
 from fglbench.errors import StorageError
-from fglbench.evaluation.metrics import means
+from fglbench.evaluation.metrics import means, weighted_mean
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import MAKE_AGAIN, read_json, read_npz, write_json
 from fglbench.tasks import task_of
@@ -84,8 +84,17 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
         found: dict[str, Any] = _local(task, reading, predicted, targets, train_folder)
         if global_test:
             found["global_test"] = _global(task, reading, predicted, split, labels, global_test, train_folder)
+        if f"{reading}_weights" in predicted:
+            _weigh(found, predicted[f"{reading}_weights"])
         metrics["readings"][reading] = {"round": int(predicted[f"{reading}_round"]), **found}
     return metrics
+
+
+def _weigh(found: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> None:
+    """Adds to every entry `weighted`, the mean by what the clients counted at the server (Fed-GALA, section 5.1)."""
+    for entries in found.values():
+        for entry in entries.values():
+            entry["weighted"] = weighted_mean(entry["clients"], weights.tolist())
 
 
 def _local(

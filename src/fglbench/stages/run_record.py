@@ -122,7 +122,8 @@ def write_record(
             import numpy as np
 
             rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
-            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **result.scores})
+            weights = {f"{reading}_weights": own for reading, own in result.weights.items()}
+            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **weights, **result.scores})
             _write_checkpoint(temporary / "checkpoint.safetensors", result)
         record = {
             "cell": cell,
@@ -130,6 +131,7 @@ def write_record(
             "settings": specs,
             "outcome": outcome,
             "rounds_run": len(result.history["round"]) if result else 0,
+            "client_rounds": _client_rounds(result),
             "phases": result.phases if result else [],
             "selected_round": result.rounds.get("val") if result else None,
             "train_seconds": result.train_seconds if result else 0.0,
@@ -173,6 +175,11 @@ def _privacy_budget(training: dict[str, Any], bytes_up: int) -> float | None:
     """epsilon of uploaded parameters under local differential privacy; None without it, and where nothing was sent."""
     protection = training.get("ldp")
     return LocalPrivacy(**protection).budget if protection and bytes_up else None
+
+
+def _client_rounds(result: "Result | None") -> list[int]:
+    """How many of the scored rounds each client trained in."""
+    return [] if result is None else (result.history["train_loss"] == result.history["train_loss"]).sum(0).tolist()
 
 
 def _last(result: "Result | None", name: str) -> int:
