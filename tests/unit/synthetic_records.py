@@ -129,7 +129,7 @@ def full_study(
 ) -> Study:
     """A study with curves, partitions, all figures and tables, one diverged cell and one method without a dataset."""
     random = np.random.default_rng(7)
-    parts, curves, partitions, mixing = [], [], [], []
+    parts, curves, partitions, mixing, drawings = [], [], [], [], []
     for dataset in datasets:
         for scheme in schemes:
             for clients in (5, 10):
@@ -144,9 +144,27 @@ def full_study(
                     if label == "FedProx":
                         mixing += _mixing(place, seeds)
                 partitions += _partition(dataset, scheme, clients, seeds, random)
+                drawings += _drawings({"dataset": dataset, "scheme": scheme, "clients": clients}, random)
     runs = frame(*parts)
     settings = _settings(datasets, schemes, seeds)
-    return Study(settings, runs, *(pd.DataFrame(rows) for rows in (curves, partitions, mixing)))
+    return Study(settings, runs, *(pd.DataFrame(rows) for rows in (curves, partitions, mixing, drawings)))
+
+
+def _drawings(place: dict[str, Any], random: np.random.Generator) -> list[dict[str, Any]]:
+    """Rings of ten nodes, of which the first is an anchor; the whole graph is one too."""
+    around = np.linspace(0, 2 * np.pi, 10, endpoint=False)
+    ring = {"x": np.cos(around), "y": np.sin(around), "source": np.arange(10), "target": np.roll(np.arange(10), -1)}
+    return [
+        {
+            **place,
+            **ring,
+            "seed": 0,
+            "client": client,
+            "label": random.integers(3, size=10),
+            "anchor": np.arange(10) < 1,
+        }
+        for client in range(-1, place["clients"])
+    ]
 
 
 def _mixing(place: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
@@ -243,3 +261,4 @@ def write_study(study: Study, folder: Path) -> None:
     study.curves.to_parquet(folder / "curves.parquet")
     study.partitions.to_parquet(folder / "partitions.parquet")
     study.mixing.to_parquet(folder / "mixing.parquet")
+    study.drawings.to_parquet(folder / "drawings.parquet")

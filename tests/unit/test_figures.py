@@ -46,7 +46,7 @@ def study():
 def test_one_panel_per_problem_with_titles(study, kind):
     figure = draw(study, spec(kind))
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    expected = {"accuracy_by_clients": 2, "labels_and_convergence": 8, "aggregation_weights": 6}
+    expected = {"accuracy_by_clients": 2, "labels_and_convergence": 8, "aggregation_weights": 6, "graph": 34}
     assert len(titles) == expected.get(kind, 4)
     assert titles[0].startswith("cora, louvain")
     assert figure.get_suptitle() == "A title"
@@ -62,7 +62,7 @@ def test_no_record_gives_a_note_instead_of_a_crash(study, kind):
 def test_a_study_without_any_record_of_training_gives_notes(study, kind):
     none = pd.DataFrame()
     assert "to draw" in texts(
-        draw(replace(study, runs=study.runs[:0], curves=none, partitions=none, mixing=none), spec(kind))
+        draw(replace(study, runs=study.runs[:0], curves=none, partitions=none, mixing=none, drawings=none), spec(kind))
     )
 
 

@@ -10,6 +10,7 @@ rule collect_study:
         curves=f"{RESULTS}/studies/{{study}}/curves.parquet",
         partitions=f"{RESULTS}/studies/{{study}}/partitions.parquet",
         mixing=f"{RESULTS}/studies/{{study}}/mixing.parquet",
+        drawings=f"{RESULTS}/studies/{{study}}/drawings.parquet",
         study=f"{RESULTS}/studies/{{study}}/study.json",
         checksums=f"{RESULTS}/checksums/studies/{{study}}.json",
     log:

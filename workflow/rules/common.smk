@@ -13,7 +13,7 @@ from fglbench.config.identity import COLLECT_VERSION, EVALUATE_VERSION, REPORT_V
 from fglbench.config.load import typed
 from fglbench.config.plan import Plan
 from fglbench.errors import FglbenchError
-from fglbench.reporting.names import figure_files, table_files
+from fglbench.reporting.names import FRAMES, figure_files, table_files
 from fglbench.stages.failures import FORCED, told
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
@@ -121,7 +121,7 @@ def wanted(study):
 def study_files(study):
     """Records, tables, figures and report of a study, their checksums, and the import of its runs."""
     names = {
-        "studies": ["runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json"],
+        "studies": [*(f"{name}.parquet" for name in FRAMES), "study.json"],
         "tables": table_files(STUDY_SPECS[study]),
         "figures": figure_files(STUDY_SPECS[study]),
     }

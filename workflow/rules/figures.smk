@@ -10,6 +10,7 @@ for study in PLAN.studies:
             curves=f"{RESULTS}/studies/{study}/curves.parquet",
             partitions=f"{RESULTS}/studies/{study}/partitions.parquet",
             mixing=f"{RESULTS}/studies/{study}/mixing.parquet",
+            drawings=f"{RESULTS}/studies/{study}/drawings.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
         output:
             figures=[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],

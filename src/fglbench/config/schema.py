@@ -241,6 +241,7 @@ FigureKind = Literal[
     "aggregation_weights",
     "labels_and_convergence",
     "seconds_by_method",
+    "graph",
 ]
 
 

@@ -14,6 +14,7 @@ from fglbench.reporting.figures_base import LOOK
 from fglbench.reporting.figures_bytes import bytes_by_accuracy
 from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
 from fglbench.reporting.figures_fit import settle
+from fglbench.reporting.figures_graph import graph
 from fglbench.reporting.figures_heatmap import aggregation_weights, label_heatmap
 from fglbench.reporting.figures_labels import labels_and_convergence
 from fglbench.reporting.figures_ranks import average_ranks
@@ -34,6 +35,7 @@ KINDS: dict[str, Callable[[Study, Mapping[str, Any]], Figure]] = {
         aggregation_weights,
         labels_and_convergence,
         seconds_by_method,
+        graph,
     )
 }
 # Without dates and versions, equal records give equal bytes.

@@ -35,6 +35,8 @@ FIGURE_WORDS = {
     "ranks differ by less than Nemenyi's critical difference.",
     "accuracy_by_participation": "Score against the fraction of clients that is drawn for a round: mean over seeds, "
     "bars of one sample standard deviation.",
+    "graph": "The whole graph and what each client holds of it, for the first seed. Nodes are coloured by class; "
+    "anchors, which several clients hold, are ringed. In each drawing the forces along edges place the nodes.",
     "aggregation_weights": "Nodes of each class that each client holds, and beside them the weight with which each "
     "client (row) received the model of each other (column) in the round that is read, for the first seed. Methods "
     "that send all clients the same are left out.",
@@ -149,7 +151,7 @@ def _facts(study: Study) -> list[tuple[str, str]]:
 def _figure(spec: Mapping[str, Any], folder: Path) -> dict[str, str]:
     picture = base64.b64encode(_read(folder / f"{spec['name']}.png", "figures")).decode("ascii")
     words = FIGURE_WORDS[spec["kind"]]
-    if spec["kind"] != "label_heatmap":
+    if spec["kind"] not in ("label_heatmap", "graph"):
         words += " Cells in which a seed did not end well are not drawn."
     title = spec.get("title") or spec["name"]
     return {

@@ -25,6 +25,7 @@ class Study:
         curves: one row per (cell placement, round), with the score that selects of validation and test.
         partitions: one row per (partition, seed, client).
         mixing: one row per (cell placement, client): the weights it received in the round that is read.
+        drawings: one row per (partition, client) that a figure draws, and one for the whole graph.
     """
 
     settings: dict[str, Any]
@@ -32,6 +33,7 @@ class Study:
     curves: pd.DataFrame
     partitions: pd.DataFrame
     mixing: pd.DataFrame = field(default_factory=pd.DataFrame)
+    drawings: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def order(self) -> dict[str, list[Any]]:
@@ -68,7 +70,7 @@ class Study:
 
 
 def load_study(folder: Path) -> Study:
-    """Reads `study.json` and the Parquet files of a study folder; records without `mixing` are older than it.
+    """Reads `study.json` and the Parquet files of a study folder; records without the last two are older than they.
 
     Raises:
         StorageError: a file is missing, unreadable, or not what the collect stage wrote.
@@ -78,8 +80,9 @@ def load_study(folder: Path) -> Study:
     frames = {name: _read_parquet(folder / f"{name}.parquet") for name in ("runs", "curves", "partitions")}
     older = {f"{role}_accuracy": f"{role}_score" for role in ("val", "test")}
     frames["curves"] = frames["curves"].rename(columns=older)
-    if (folder / "mixing.parquet").exists():
-        frames["mixing"] = _read_parquet(folder / "mixing.parquet")
+    for name in ("mixing", "drawings"):
+        if (folder / f"{name}.parquet").exists():
+            frames[name] = _read_parquet(folder / f"{name}.parquet")
     return Study(settings=read_json(folder / "study.json"), **frames)
 
 

@@ -1,7 +1,8 @@
 """Stage collect: the records of a study's cells as tidy tables, the only input of tables, figures and report.
 
 `runs.parquet` has one row per placement, split, reading, client mean and metric; `curves.parquet` one per round;
-`partitions.parquet` one per client; `study.json` what the study asked for and what it ran on.
+`partitions.parquet` one per client, `mixing.parquet` one per client of the cells that mix, `drawings.parquet` one per
+client of the partitions that are drawn; `study.json` what the study asked for and what it ran on.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.evaluation.metrics import value_of
 from fglbench.partition.split import OF_ANY_TASK
+from fglbench.stages.drawings import drawings
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
@@ -70,7 +72,7 @@ def collect(
     published: Mapping[str, Path] | None = None,
     not_run: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """Writes the five files of a study.
+    """Writes the six files of a study.
 
     Args:
         expansion: the study's cells.
@@ -106,6 +108,7 @@ def collect(
     _write_parquet(folder / "curves.parquet", pd.concat(curves or [pd.DataFrame()]))
     _write_parquet(folder / "mixing.parquet", pd.concat(mixing or [pd.DataFrame()]))
     _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, packed))
+    _write_parquet(folder / "drawings.parquet", drawings(expansion, results, packed.drawings))
     outcomes = Counter(record["metrics"]["outcome"]["state"] if record else "not_run" for record in loaded.values())
     outcomes += Counter(packed.runs[cell]["outcome"].iloc[0] for cell in published)
     write_json(folder / "study.json", _study(expansion, name, results, loaded, packed, dict(outcomes), len(published)))

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench.config.identity import EVALUATE_VERSION
 from fglbench.errors import StorageError
+from fglbench.reporting.names import FRAMES
 from fglbench.storage import read_json, replacing_directory, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INDEX = "cells.json"
-_RECORDS = ("runs.parquet", "curves.parquet", "partitions.parquet", "mixing.parquet", "study.json")
+_RECORDS = (*(f"{name}.parquet" for name in FRAMES), "study.json")
 _SETTLED = ("ok", "diverged", "not_applicable")  # what would come out again; a failure is worth another try
 
 
@@ -61,7 +62,8 @@ def pack(records: Path, folder: Path) -> list[str]:
     if not cells:
         raise StorageError(f"{records} has no finished cell to pack. Run the study first: snakemake {records.name}.")
     with replacing_directory(folder) as temporary:
-        frames = {name: getattr(study, name) for name in ("curves", "partitions", "mixing")} | {"runs": settled}
+        others = ("curves", "partitions", "mixing", *(["drawings"] if len(study.drawings) else []))
+        frames = {name: getattr(study, name) for name in others} | {"runs": settled}
         for name, frame in frames.items():
             kept = frame[frame["cell"].isin(cells)] if "cell" in frame else frame
             kept.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
@@ -76,7 +78,7 @@ class Published:
 
     Attributes:
         runs, curves, mixing: by cell id, its rows.
-        partitions: by split folder, its rows.
+        partitions, drawings: by split folder, its rows.
         studies: what the packed studies say of themselves.
     """
 
@@ -85,6 +87,7 @@ class Published:
     partitions: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     studies: list[dict[str, Any]] = field(default_factory=list)
     mixing: "dict[str, pd.DataFrame]" = field(default_factory=dict)
+    drawings: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
     def mixing_at(self, cell: str, reading: str) -> "list[pd.DataFrame]":
         """The weights of a cell; none where those that were packed are of another round than a reading's."""
@@ -112,6 +115,7 @@ def load_published(folders: Iterable[Path]) -> Published:
             found.partitions | _first_placement(study.partitions, "split"),
             [*found.studies, study.settings],
             found.mixing | _first_placement(study.mixing, "cell"),
+            found.drawings | _first_placement(study.drawings, "split"),
         )
 
     return reduce(merged, folders, Published())
