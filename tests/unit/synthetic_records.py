@@ -50,6 +50,7 @@ def run_rows(
     seconds: float = 2.0,
     evaluated: int | None = None,
     participation: float = 1.0,
+    local_epochs: int = 3,
 ) -> list[dict[str, Any]]:
     """Rows of runs.parquet for one cell placement.
 
@@ -82,6 +83,7 @@ def run_rows(
             "evaluated": pd.NA,
             "of": pd.NA,
             "participation": participation,
+            "local_epochs": local_epochs,
         }
         if seed in outcomes:
             rows.append(base | outcomes[seed])

@@ -414,6 +414,30 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
             {"tables": [{"name": "t", "title": "T", "mean": "weighted"}]},
             "my.yaml: tables[0].mean: 'weighted' needs protocol.mean: 'weighted'",
         ),
+        (
+            {"overrides": [{"methods": ["fedprox"], "clients": [5, 8], "settings": {"mu": 1.0}}]},
+            "my.yaml: overrides[0].clients: 8 is not among the study's clients: ",
+        ),
+        (
+            {"figures": [{"name": "f", "kind": "accuracy_by_method", "title": "F", "split": "global_test"}]},
+            "my.yaml: figures[0].split: 'global_test' needs protocol.global_test",
+        ),
+        (
+            {"figures": [{"name": "f", "kind": "accuracy_by_method", "title": "F", "metric": "acuracy"}]},
+            "my.yaml: figures[0].metric: 'acuracy' is not a metric. Did you mean 'accuracy'?",
+        ),
+        (
+            {"figures": [{"name": "f", "kind": "accuracy_per_round", "title": "F", "metric": "accuracy"}]},
+            "my.yaml: figures[0]: rounds have the score that selects",
+        ),
+        (
+            {"figures": [{"name": "f", "kind": "accuracy_by_clients", "title": "F", "gains": {"fedavg": "fedprx"}}]},
+            "my.yaml: figures[0].gains: 'fedprx' is no label of the study. Did you mean 'fedprox'?",
+        ),
+        (
+            {"figures": [{"name": "f", "kind": "label_heatmap", "title": "F", "gains": {"fedavg": "fedprox"}}]},
+            "my.yaml: figures[0].gains: only figures of kind 'accuracy_by_clients'",
+        ),
     ],
 )
 def test_odd_values_are_reported_too(changes, expected):

@@ -251,6 +251,18 @@ def test_changes_that_change_nothing_keep_the_cell():
     assert {only_cell(**changes).id for changes in same} == {only_cell().id}
 
 
+def test_an_override_may_be_for_some_numbers_of_clients():
+    overrides = [{"methods": ["fedprox"], "clients": [5], "settings": {"mu": 0.5}, "training": {"rounds": 7}}]
+    found = expand(study(methods=["fedavg", "fedprox"], clients=[5, 10], overrides=overrides)).placements
+    kept = {
+        (p.method, p.clients): (p.cell.method.spec["settings"].get("mu"), p.cell.method.spec["training"]["rounds"])
+        for p in found
+    }
+    rounds = kept["fedavg", 5][1]
+    assert kept["fedprox", 5] == (0.5, 7) and rounds != 7
+    assert kept["fedprox", 10] == (0.01, rounds) and kept["fedavg", 10] == (None, rounds)
+
+
 def test_overrides_fill_in_what_an_entry_leaves_open():
     methods = [{"name": "fedprox", "label": "open"}, {"name": "fedprox", "mu": 0.5, "label": "own"}]
     overrides = [{"methods": ["fedprox"], "datasets": ["citeseer"], "settings": {"mu": 0.1}}]

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
-from synthetic_records import frame, full_study, run_rows, study_of, write_study
+from synthetic_records import ACCURACY, frame, full_study, run_rows, study_of, write_study
 
 from fglbench.config.schema import FigureKind
 from fglbench.errors import ConfigError
@@ -202,6 +202,57 @@ def test_a_method_is_one_line_over_its_fractions():
     assert set(lines) == {"FedAvg", "Local"}
     assert lines["FedAvg"].get_xdata().tolist() == [20, 100]
     assert lines["FedAvg"].get_ydata().tolist() == pytest.approx([61, 81])
+
+
+def test_a_method_is_one_line_over_its_local_epochs_called_by_its_shortest_label():
+    rows = [
+        run_rows([0.6 + 0.01 * epochs, 0.8], label=label, method="fedavg", local_epochs=epochs)
+        for epochs, label in ((2, "FedAvg (2)"), (3, "FedAvg"), (6, "FedAvg (6)"))
+    ]
+    axes = draw(study_of(frame(*rows)), spec("accuracy_by_local_epochs")).axes[0]
+    (drawn,) = axes.containers
+    assert drawn.get_label() == "FedAvg" and drawn.lines[0].get_xdata().tolist() == [2, 3, 6]
+    assert drawn.lines[0].get_ydata().tolist() == pytest.approx([71, 71.5, 73])
+    assert axes.get_xlabel() == "Local epochs"
+
+
+def test_gains_are_differences_seed_by_seed(study):
+    asked = spec("accuracy_by_clients", gains={"FedAvg": "Local"}, where={"scheme": ["louvain"], "dataset": ["cora"]})
+    axes = draw(study, asked).axes[0]
+    (drawn,) = axes.containers
+    runs = study.runs[(study.runs["dataset"] == "cora") & (study.runs["scheme"] == "louvain")]
+    scored = runs[(runs["metric"] == "accuracy") & (runs["split"] == "test") & (runs["mean"] == "pooled")]
+    scored = scored[scored["reading"] == "val"].set_index(["clients", "seed"])
+    own, base = (100 * scored.loc[scored["label"] == name, "value"] for name in ("FedAvg", "Local"))
+    expected = (own - base).groupby("clients").mean()
+    assert drawn.lines[0].get_ydata().tolist() == pytest.approx(expected.tolist())
+    assert drawn.get_label() == "FedAvg" and axes.get_ylabel().startswith("Gain: ")
+
+
+def test_bars_are_the_scores_of_the_methods(study):
+    where = {"dataset": ["cora"], "clients": [5], "scheme": ["louvain"]}
+    axes = draw(study, spec("accuracy_by_method", where=where)).axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == list(ACCURACY)
+    widths = [bar.get_width() for bar in axes.patches]
+    assert axes.get_xlim()[0] < min(widths) and axes.get_xlim()[1] > max(widths)
+    assert abs(widths[names.index("Global")] - 86) < 3 and abs(widths[names.index("Local")] - 69) < 3
+
+
+def test_what_a_run_is_measured_by_is_drawn_as_it_is():
+    rows = frame(run_rows([0.5, 0.6], clients=5), run_rows([0.5, 0.6], clients=10))
+    counted = rows[rows["metric"] == "train_seconds"].assign(
+        metric="rounds_run", value=lambda own: 10.0 * own["clients"]
+    )
+    axes = draw(study_of(pd.concat([rows, counted])), spec("accuracy_by_clients", metric="rounds_run")).axes[0]
+    assert axes.containers[0].lines[0].get_ydata().tolist() == [50.0, 100.0]
+    assert axes.get_ylabel() == "Rounds until all clients have left"
+
+
+def test_the_global_test_is_named_on_the_axis(study):
+    shown = replace(study, runs=study.runs.replace({"split": {"test": "global_test"}}))
+    axes = draw(shown, spec("accuracy_by_clients", split="global_test")).axes[0]
+    assert axes.get_ylabel() == "Global test accuracy (%)" and axes.containers
 
 
 def test_two_settings_of_a_method_at_one_fraction_are_refused():

@@ -123,6 +123,9 @@ def override_problems(study: Study, where: str, override: Override) -> list[str]
     found = []
     for key in ("datasets", "methods", "backbones"):
         found += _unknown(f"{where}.{key}", getattr(override, key), getattr(study, key))
+    if strangers := set(override.clients or ()) - set(study.clients):
+        counts = ", ".join(map(str, study.clients))
+        found.append(f"{where}.clients: {min(strangers)} is not among the study's clients: {counts}.")
     if not (override.settings or override.backbone_settings or override.training):
         found.append(f"{where}: changes nothing; give it settings, backbone_settings or training.")
     found += training_problems(study, f"{where}.training", override.training)

@@ -11,7 +11,7 @@ from fglbench.config.changes import change_problems, seed_problems, settings_pro
 from fglbench.config.entries import chosen, component_settings, labels
 from fglbench.config.merge import grids_of, known_tasks, merged_protocol
 from fglbench.config.partition_files import may_hold_out, partition_file_problems
-from fglbench.config.schema import Entry, Study
+from fglbench.config.schema import Entry, Figure, Study
 from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
 from fglbench.partition.split import OF_ANY_TASK, held_out_nodes
@@ -100,8 +100,32 @@ def shown_problems(study: Study) -> list[str]:
                 )
     for index, figure in enumerate(study.figures):
         found += _where_problems(f"figures[{index}]", figure.where, values)
+        found += _figure_problems(f"figures[{index}]", figure, study, values["label"])
         if len(tasks := known_tasks(study, figure.where.get("dataset"))) > 1:
             found.append(f"figures[{index}].where: {_TASKS.format(', '.join(tasks))}.")
+    return found
+
+
+_CURVES = ("accuracy_per_round", "accuracy_per_second", "labels_and_convergence")
+
+
+def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any]) -> list[str]:
+    found = []
+    tasks = known_tasks(study, figure.where.get("dataset"))
+    metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
+    if figure.metric is not None and figure.metric not in metrics:
+        found.append(f"{where}.metric: '{figure.metric}' is not a metric. {suggest(figure.metric, metrics)}")
+    if figure.split == "global_test" and study.protocol.global_test is None:
+        found.append(f"{where}.split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
+    if figure.kind in _CURVES and (figure.metric is not None or figure.split not in ("test", "val")):
+        found.append(f"{where}: rounds have the score that selects, on 'test' and 'val'; leave metric and split out.")
+    if figure.gains and figure.kind != "accuracy_by_clients":
+        found.append(f"{where}.gains: only figures of kind 'accuracy_by_clients' draw gains.")
+    found += [
+        f"{where}.gains: '{label}' is no label of the study. {suggest(label, map(str, known))}"
+        for label in [*figure.gains, *figure.gains.values()]
+        if label not in known
+    ]
     return found
 
 

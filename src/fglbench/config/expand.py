@@ -127,16 +127,16 @@ def _expand(study: Study, grid: Grid) -> Iterable[Placement]:
     for dataset, dataset_entry in chosen(study.datasets, grid.datasets):
         dataset_spec, protocol = dataset_part(dataset_entry), merged_protocol(study, dataset_entry)
         whole = partition_part(dataset_spec, Entry(name="whole"), 1, protocol)
-        parts: list[tuple[str, str, str, Part, Part]] = []
-        for backbone, method in product(backbones, methods):
-            at = Combination((dataset, dataset_entry), backbone, method)
+        parts: dict[int, list[tuple[str, str, str, Part, Part]]] = {clients: [] for clients in clients_kept}
+        for clients, backbone, method in product(clients_kept, backbones, methods):
+            at = Combination((dataset, dataset_entry), backbone, method, clients)
             training, (model, federated) = merged_training(study, grid, at), merged_entries(study, at)
             prepared = prepared_part(model, federated, training, protocol)
             trained = method_part(federated, model, training, protocol)
-            parts.append((backbone[0], method[0], federated.name, prepared, trained))
+            parts[clients].append((backbone[0], method[0], federated.name, prepared, trained))
         for (scheme, scheme_entry), clients in product(schemes, clients_kept):
             part = partition_part(dataset_spec, scheme_entry, clients, protocol)
-            for backbone_label, label, name, prepared, trained in parts:
+            for backbone_label, label, name, prepared, trained in parts[clients]:
                 partition = whole if central[label] else part
                 for seed in seeds:
                     cell = Cell(dataset_spec, partition, prepared, trained, seed)

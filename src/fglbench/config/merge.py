@@ -18,11 +18,12 @@ from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Stud
 
 @dataclass(frozen=True)
 class Combination:
-    """A dataset, backbone and method of a grid, each with its label."""
+    """A dataset, backbone and method of a grid, each with its label, and a number of clients."""
 
     dataset: tuple[str, Entry]
     backbone: tuple[str, Entry]
     method: tuple[str, Entry]
+    clients: int
 
 
 Selecting = TypeVar("Selecting", Override, Search)
@@ -43,6 +44,12 @@ def applying(study: Study, overrides: Sequence[Selecting], at: Combination) -> l
     ]
 
 
+def overrides_at(study: Study, at: Combination) -> list[Override]:
+    """The overrides of a study that are for a combination, in their order."""
+    found = applying(study, study.overrides, at)
+    return [override for override in found if override.clients is None or at.clients in override.clients]
+
+
 def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
     """How the clients of a combination train.
 
@@ -50,7 +57,7 @@ def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
         ValidationError: a changed key is unknown or does not fit.
     """
     changes = [grid.training, at.dataset[1].training, at.backbone[1].training]
-    changes += [override.training for override in applying(study, study.overrides, at)]
+    changes += [override.training for override in overrides_at(study, at)]
     changes += [at.method[1].training]
     values = study.training.model_dump()
     for change in changes:
@@ -95,7 +102,7 @@ def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str
 
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
     """The backbone and the method of a combination, with the settings that overrides give them."""
-    found = applying(study, study.overrides, at)
+    found = overrides_at(study, at)
     backbone = _overridden(at.backbone[1], [override.backbone_settings for override in found])
     promised = {key: value for key, value in at.method[1].training.items() if key in backbone.settings}
     return (

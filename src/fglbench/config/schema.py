@@ -190,6 +190,7 @@ class Override(Section):
     datasets: list[str] | None = Field(None, min_length=1, description="Datasets that it is for.")
     backbones: list[str] | None = Field(None, min_length=1, description="Backbones that it is for.")
     methods: list[str] | None = Field(None, min_length=1, description="Methods that it is for.")
+    clients: list[int] | None = Field(None, min_length=1, description="Client counts that it is for.")
     settings: dict[str, Any] = Field({}, description="Of the methods; what an entry states itself stands.")
     backbone_settings: dict[str, Any] = Field({}, description="Of the backbones; as above.")
     training: dict[str, Any] = Field({}, description="Keys of `training`; what a method's entry states itself stands.")
@@ -241,6 +242,8 @@ FigureKind = Literal[
     "aggregation_weights",
     "labels_and_convergence",
     "seconds_by_method",
+    "accuracy_by_method",
+    "accuracy_by_local_epochs",
     "graph",
 ]
 
@@ -252,6 +255,15 @@ class Figure(Section):
     kind: FigureKind = Field(description="What is drawn.")
     title: str = Field(description="Title.")
     where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
+    split: Literal["train", "val", "test", "global_test"] = Field(
+        "test", description="Nodes scored, as in tables; of the curves test or val."
+    )
+    metric: str | None = Field(None, description="What is drawn, as in tables; null: what selects the round.")
+    gains: dict[str, str] = Field(
+        {},
+        description="accuracy_by_clients: labels, each with the one that is subtracted from it, seed by seed; the "
+        "differences are drawn.",
+    )
 
 
 class Study(Section):

@@ -8,7 +8,7 @@ from fglbench.config.changes import PARTS
 from fglbench.config.entries import chosen
 from fglbench.config.expand import expand
 from fglbench.config.identity import slug
-from fglbench.config.merge import Combination, applying, grids_of, tasks_shown
+from fglbench.config.merge import Combination, applying, grids_of, overrides_at, tasks_shown
 from fglbench.config.schema import Entry, Grid, Override, Range, Study, Tune
 from fglbench.tasks import selecting_metric
 
@@ -66,7 +66,7 @@ def plan_searches(study: Study) -> list[SearchPlan]:
             continue
         axes = ((study.datasets, grid.datasets), (study.backbones, grid.backbones), (study.methods, grid.methods))
         for dataset, backbone, method in product(*(chosen(entries, wanted) for entries, wanted in axes)):
-            at = Combination(dataset, backbone, method)
+            at = Combination(dataset, backbone, method, tune.clients)
             space = _space(study, tune, at)
             key = (dataset[0], backbone[0], method[0])
             if space and key not in found:
@@ -99,7 +99,7 @@ def _unsearched(override: Override, space: Space) -> Override:
         part: {name: value for name, value in getattr(override, part).items() if f"{part}.{name}" not in space}
         for part in PARTS
     }
-    return override.model_copy(update=parts)
+    return override.model_copy(update={**parts, "clients": None})  # the search has one number of clients
 
 
 def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space) -> SearchPlan:
@@ -115,7 +115,7 @@ def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space)
             "clients": [tune.clients],
             "seeds": tune.seeds,
             "grids": [Grid(training=grid.training)],
-            "overrides": [_unsearched(override, space) for override in applying(study, study.overrides, at)],
+            "overrides": [_unsearched(override, space) for override in overrides_at(study, at)],
             "tune": None,
             "tuned": None,
             "tables": [],

@@ -1,4 +1,4 @@
-"""Fed-GALAp (thesis 2023, section 3.2.3): Fed-GALA whose local losses have FedProx's term, with the adapted mu.
+"""Fed-GALAp (thesis 2023, section 3.2.3): Fed-GALA whose local losses have FedProx's term, adapted to the loss.
 
 Both are as in `fedgala` and `fedprox`. The term is part of the local loss in phases 1 and 3, and mu goes on from one
 phase to the next.

@@ -8,8 +8,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.errors import ConfigError, suggest
-from fglbench.reporting.figures_axis import accuracy_by_clients, accuracy_by_participation
-from fglbench.reporting.figures_bars import seconds_by_method
+from fglbench.reporting.figures_axis import accuracy_by_clients, accuracy_by_local_epochs, accuracy_by_participation
+from fglbench.reporting.figures_bars import accuracy_by_method, seconds_by_method
 from fglbench.reporting.figures_base import LOOK
 from fglbench.reporting.figures_bytes import bytes_by_accuracy
 from fglbench.reporting.figures_curves import accuracy_per_round, accuracy_per_second
@@ -35,6 +35,8 @@ KINDS: dict[str, Callable[[Study, Mapping[str, Any]], Figure]] = {
         aggregation_weights,
         labels_and_convergence,
         seconds_by_method,
+        accuracy_by_method,
+        accuracy_by_local_epochs,
         graph,
     )
 }

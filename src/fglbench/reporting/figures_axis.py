@@ -28,8 +28,32 @@ from fglbench.reporting.records import PROBLEM, Study
 
 def accuracy_by_clients(study: Study, spec: Mapping[str, Any]) -> Figure:
     """The score against the number of clients, one panel per dataset and scheme, error bars of one sample standard
-    deviation over seeds."""
-    return _along("clients", "Clients", ["dataset", "scheme"], scored(study, spec), study, spec)
+    deviation over seeds. With `gains` the differences to other labels, seed by seed, are drawn instead."""
+    chosen, gains = scored(study, spec), spec.get("gains") or {}
+    return _along("clients", "Clients", ["dataset", "scheme"], _gained(chosen, gains) if gains else chosen, study, spec)
+
+
+def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
+    """The rows of the labels that gain, each value less that of the other label at the same place and seed."""
+    if chosen.empty:
+        return chosen
+    keys = [*PROBLEM, "backbone", "seed"]
+    found = []
+    for label, base in gains.items():
+        own, other = (chosen[chosen["label"] == name].set_index(keys) for name in (label, base))
+        found.append(own.assign(value=own["value"] - other["value"]).dropna(subset=["value"]).reset_index())
+    return pd.concat(found)
+
+
+def accuracy_by_local_epochs(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The score against the local epochs of a round, one panel per dataset, scheme and number of clients, a line for
+    every method and backbone, called by its shortest label; error bars of one sample standard deviation."""
+    chosen = scored(study, spec)
+    if chosen.empty or "local_epochs" not in chosen:
+        return nothing(spec, "score")
+    lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
+    chosen = pd.concat([rows.assign(label=min(rows["label"].unique(), key=len)) for _, rows in lines])
+    return _along("local_epochs", "Local epochs", list(PROBLEM), chosen, study, spec)
 
 
 def accuracy_by_participation(study: Study, spec: Mapping[str, Any]) -> Figure:
@@ -80,6 +104,6 @@ def _along(
             panel.set_xticks(sorted(set(chosen[axis].tolist())))
             panel.set_title(panel_title(fields, key))
             panel.set_xlabel(name)
-            panel.set_ylabel(score_label(study, spec))
+            panel.set_ylabel(("Gain: " if spec.get("gains") else "") + score_label(study, spec))
         legend(figure, axes)
     return figure

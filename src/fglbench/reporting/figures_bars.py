@@ -1,4 +1,4 @@
-"""Running time of the methods: local training and the server."""
+"""Bars of the methods: their scores, and the running time of local training and the server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,13 +18,17 @@ from fglbench.reporting.figures_base import (
     nothing,
     panel_title,
     panels,
+    score_label,
+    scored,
     series_name,
+    series_styles,
     title_of,
 )
 from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select
 
 _CLIENTS, _SERVER = "#4477aa", "#ee6677"
+_SERIES = ["label", "backbone"]
 
 
 def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
@@ -38,12 +42,10 @@ def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
     fields = [*PROBLEM, "device"]
     with rc_context(LOOK):
         parts = list(groups(seconds, fields, study.order))
-        tallest = max(len(part[["label", "backbone"]].drop_duplicates()) for _, part in parts)
-        names = {series: _name(series, seconds) for series in distinct(seconds, ["label", "backbone"], study.order)}
-        bar = 0.28 + 0.17 * max(name.count("\n") for name in names.values())
-        figure, axes = panels([key for key, _ in parts], title_of(spec), height=max(2.0, bar * tallest + 1.0))
+        names = {series: _name(series, seconds) for series in distinct(seconds, _SERIES, study.order)}
+        figure, axes = panels([key for key, _ in parts], title_of(spec), height=_height(parts, names))
         for panel, (key, part) in zip(axes, parts, strict=True):
-            bars = list(groups(part, ["label", "backbone"], study.order))
+            bars = list(groups(part, _SERIES, study.order))
             for row, (_, runs) in enumerate(bars):
                 total = summarise(runs["train_seconds"].tolist())
                 server = float(runs["server_seconds"].mean())
@@ -58,6 +60,38 @@ def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
             panel.set_xlabel("Seconds over all rounds")
         legend(figure, axes)
     return figure
+
+
+def accuracy_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
+    """The score of each method, one panel per dataset, scheme and number of clients; an error bar of one sample
+    standard deviation over seeds. The axis begins where the scores do."""
+    chosen = scored(study, spec)
+    if chosen.empty:
+        return nothing(spec, "score")
+    look = series_styles(study)
+    with rc_context(LOOK):
+        parts = list(groups(chosen, list(PROBLEM), study.order))
+        names = {series: _name(series, chosen) for series in distinct(chosen, ["label", "backbone"], study.order)}
+        figure, axes = panels([key for key, _ in parts], title_of(spec), height=_height(parts, names))
+        for panel, (key, part) in zip(axes, parts, strict=True):
+            bars = [(own, summarise(rows["value"].tolist())) for own, rows in groups(part, _SERIES, study.order)]
+            for row, ((label, backbone), score) in enumerate(bars):
+                panel.barh(row, score.mean, xerr=score.std, color=look[label, backbone].colour, capsize=2)
+            lowest, highest = (f(score.mean for _, score in bars) for f in (min, max))
+            panel.set_xlim(max(0.0, lowest - 0.5 * (highest - lowest) - 2.0), highest + 0.1 * (highest - lowest) + 2.0)
+            panel.set_yticks(range(len(bars)), [names[series] for series, _ in bars])
+            panel.invert_yaxis()
+            panel.grid(axis="y", visible=False)
+            panel.set_title(panel_title(list(PROBLEM), key))
+            panel.set_xlabel(score_label(study, spec))
+    return figure
+
+
+def _height(parts: list[tuple[tuple[Any, ...], pd.DataFrame]], names: Mapping[Any, str]) -> float:
+    """Of a panel, in inches: that the most bars and their names have room."""
+    tallest = max(len(part[_SERIES].drop_duplicates()) for _, part in parts)
+    bar = 0.28 + 0.17 * max(name.count("\n") for name in names.values())
+    return max(2.0, bar * tallest + 1.0)
 
 
 def _name(series: tuple[Any, ...], seconds: pd.DataFrame) -> str:

@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from fglbench.evaluation.statistics import Summary
 from fglbench.reporting.figures_fit import LINE, width, wrapped
 from fglbench.reporting.palette import Style, styles
-from fglbench.reporting.quantities import quantity
+from fglbench.reporting.quantities import OF_RUNS, quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, of_mean, select, titled
 
 LOOK: dict[Any, Any] = {
@@ -118,14 +118,12 @@ def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
     it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     metric = metric_of(study, spec)
-    kept = chosen[
-        (chosen["metric"] == metric)
-        & (chosen["split"] == spec.get("split", "test"))
-        & (chosen["reading"] == spec.get("reading", "val"))
-    ]
-    kept = kept[of_mean(kept, spec.get("mean", "pooled"))].dropna(subset=["value"])
-    scale = quantity(metric).scale
-    return for_every_seed(kept, chosen).assign(value=lambda rows: rows["value"] * scale)
+    kept = chosen[chosen["metric"] == metric]
+    if metric not in OF_RUNS:
+        kept = kept[(kept["split"] == spec.get("split", "test")) & (kept["reading"] == spec.get("reading", "val"))]
+        kept = kept[of_mean(kept, spec.get("mean", "pooled"))]
+    kept = for_every_seed(kept.dropna(subset=["value"]), chosen)
+    return kept.assign(value=kept["value"].astype(float).map(quantity(metric).shown))
 
 
 def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
@@ -145,8 +143,11 @@ def metric_of(study: Study, spec: Mapping[str, Any]) -> str:
 def score_label(study: Study, spec: Mapping[str, Any]) -> str:
     """The words of the score's axis."""
     shown = quantity(metric_of(study, spec))
+    if metric_of(study, spec) in OF_RUNS:
+        return shown.title.capitalize() + (f" ({shown.unit})" if shown.unit else "")
     notes = ", ".join(note for note in (shown.unit, "best on test" if spec.get("reading") == "test" else "") if note)
-    return f"{spec.get('split', 'test').capitalize()} {shown.title}" + (f" ({notes})" if notes else "")
+    nodes = spec.get("split", "test").replace("_", " ").capitalize()
+    return f"{nodes} {shown.title}" + (f" ({notes})" if notes else "")
 
 
 def of_partitions(where: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -35,6 +35,9 @@ FIGURE_WORDS = {
     "ranks differ by less than Nemenyi's critical difference.",
     "accuracy_by_participation": "Score against the fraction of clients that is drawn for a round: mean over seeds, "
     "bars of one sample standard deviation.",
+    "accuracy_by_method": "Score of each method: mean over seeds, bars of one sample standard deviation.",
+    "accuracy_by_local_epochs": "Score against the local epochs of a round: mean over seeds, bars of one sample "
+    "standard deviation.",
     "graph": "The whole graph and what each client holds of it, for the first seed. Nodes are coloured by class; "
     "anchors, which several clients hold, are ringed. In each drawing the forces along edges place the nodes.",
     "aggregation_weights": "Nodes of each class that each client holds, and beside them the weight with which each "

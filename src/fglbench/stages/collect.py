@@ -51,6 +51,7 @@ RUN_COLUMNS = {
     "reason": "str",
     "cell": "str",
     "participation": "float64",
+    "local_epochs": "int64",
 }
 _RUN_METRICS = (
     "train_seconds",
@@ -141,6 +142,7 @@ def _place(placement: Placement) -> dict[str, Any]:
         "seed": placement.cell.seed,
         "cell": placement.cell.id,
         "participation": placement.cell.method.spec["training"]["participation"],
+        "local_epochs": placement.cell.method.spec["training"]["local_epochs"],
     }
 
 
@@ -278,6 +280,12 @@ def _open_keys(study: Study, asked: dict[str, Any]) -> dict[str, str]:
     return {"reading": study.protocol.reading, "mean": study.protocol.mean, "metric": selecting_metric(task)}
 
 
+def _drawn(study: Study, figure: dict[str, Any]) -> dict[str, Any]:
+    """A figure with what it leaves open."""
+    keys = _open_keys(study, figure)
+    return {**figure, **keys, "metric": figure["metric"] or keys["metric"]}
+
+
 def _resolved(study: Study, table: dict[str, Any]) -> dict[str, Any]:
     """A table with what it leaves open."""
     found = {**table, **{key: table[key] or value for key, value in _open_keys(study, table).items()}}
@@ -318,7 +326,7 @@ def _study(
     devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
     cores = [run["cores"] for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
     tables = [_resolved(expansion.study, table) for table in study.pop("tables")]
-    figures = [{**figure, **_open_keys(expansion.study, figure)} for figure in study.pop("figures")]
+    figures = [_drawn(expansion.study, figure) for figure in study.pop("figures")]
     return {
         "name": name,
         "title": study["title"],
