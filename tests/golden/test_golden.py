@@ -107,6 +107,7 @@ SCHEMES = {
     "partitions": [
         *(name for name in registry.names("scheme") if name not in ("random", "whole", *NOTHING_DRAWN)),
         {"name": "metis", "label": "metis recursive", "recursive": True},
+        {"name": "louvain-anchor", "label": "louvain-anchor joined", "between_copies": True},
     ],
 }
 SCHEME = [f"fedavg-gcn {entry if isinstance(entry, str) else entry['label']}" for entry in SCHEMES["partitions"]]

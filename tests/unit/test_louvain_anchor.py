@@ -53,6 +53,22 @@ def test_communities_are_dealt_in_turn_largest_first():
     assert found.communities == [3, 2] and "found 5 communities, dealt in turn" in found.notes[0]
 
 
+def test_edges_between_copies_may_be_kept():
+    """Of two cliques joined by the edges 0-4 and 0-5, the first client has copies of 4 and 5, which are joined."""
+    network = nx.disjoint_union(nx.complete_graph(4), nx.complete_graph(4))
+    network.add_edges_from([(0, 4), (0, 5)])
+    graph = graph_of(network)
+    owned, kept = (
+        assign_clients(graph, "cliques", "louvain-anchor", 2, {"between_copies": chosen}, seed=0)
+        for chosen in (False, True)
+    )
+    assert [part.tolist() for part in owned.parts] == [part.tolist() for part in kept.parts]
+    assert kept.copies is None
+    first, second = card_of(graph, owned), card_of(graph, kept)
+    assert sum(first["edges"]) == 12 + 2 * 2 and sum(second["edges"]) == 12 + 2 * 2 + 1
+    assert first["anchors"] == second["anchors"]
+
+
 def test_more_clients_than_communities_are_refused():
     with pytest.raises(PartitionError, match=r"'caves'.*4 communities\. Ask for at most as many clients"):
         assign_clients(graph_of(nx.connected_caveman_graph(4, 6)), "caves", "louvain-anchor", 5, {}, seed=0)

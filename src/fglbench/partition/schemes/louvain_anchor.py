@@ -4,6 +4,10 @@ Communities are dealt to the clients one after another, largest first, each whol
 node of another client that one of its own nodes is joined to, so that no edge is lost. A node that several clients hold
 is an anchor.
 
+The copies have owners, so that an edge between two copies is in neither of these clients. The text has it so ("while
+nodes are duplicated, their local graph structure is not"), but the edges of table 4.2 are those of all nodes that a
+client holds: `between_copies` keeps them, and nodes then have no owners.
+
 Ties of size are broken by the lowest node id, which the thesis leaves open. `partition/communities.py` says which
 library finds the communities; the card names the one used.
 """
@@ -14,14 +18,16 @@ from fglbench.datasets.base import Graph
 from fglbench.errors import PartitionError
 from fglbench.partition.base import Assignment
 from fglbench.partition.communities import communities, largest_first, nodes_of
-from fglbench.settings import CommunitySettings
+from fglbench.settings import CommunitySettings, Field
 
 VERSION = 1
 OVERLAPS = True
 
 
 class Settings(CommunitySettings):
-    """Settings of Louvain."""
+    """Settings of Louvain, and of the copies."""
+
+    between_copies: bool = Field(False, description="Keep the edges between two copies; nodes then have no owners.")
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
@@ -42,7 +48,8 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
         owner[nodes] = number % clients
     parts, copies = with_neighbours(graph, owner, clients)
     counts = np.bincount(np.arange(len(dealt)) % clients).tolist()
-    return Assignment(parts, [f"{note}, dealt in turn."], copies, communities=counts)
+    owned = None if settings.between_copies else copies
+    return Assignment(parts, [f"{note}, dealt in turn."], owned, communities=counts)
 
 
 def with_neighbours(graph: Graph, owner: np.ndarray, clients: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
