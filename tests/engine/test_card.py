@@ -44,7 +44,10 @@ ROUNDS_OF = [  # and every other pair in one way
     *IN_CORE,
     *((*pair, list(WAYS)[i % len(WAYS)]) for i, pair in enumerate(PAIRS) if pair not in {row[:2] for row in IN_CORE}),
 ]
-SHORTER = {"fedsage+": {"epochs": 2, "federated_epochs": 2}}
+SHORTER = {
+    "fedsage+": {"epochs": 2, "federated_epochs": 2},
+    **{name: {"link_share": 0.0} for name in ("fedgala", "fedgalap")},  # links need all nodes of a client at once
+}
 SPLITS_AT_ONCE = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}
 SETTINGS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [  # what three rounds of the defaults do not reach
     ("feddc", {"variant": "paper"}, "gcn", {}),
@@ -55,6 +58,7 @@ SETTINGS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [  # what thre
     ("fedgta", {"moments": "central", "no_moments": True}, "gcn", {}),
     ("fedsage+", {"aggregation": "scaffold", "cross_weight": 0.0}, "sage", {}),
     ("fedsage+", {}, "sage", {"neighbours": 2}),
+    ("fedgala", {"link_share": 0.5, "alpha": 1e3}, "gcn", {}),
     ("gcfl", SPLITS_AT_ONCE, "mlp", {}),
     ("gcfl+", SPLITS_AT_ONCE | {"window": 2}, "mlp", {"depth": 3}),
     ("scaffold", {"weights": "equal"}, "sgc", {"depth": 2}),
