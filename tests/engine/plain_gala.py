@@ -82,8 +82,9 @@ def run(clients: list[Client], initial: Weights, plan: Plan, draw: Callable[[int
     labelled = [int(client.train.sum()) for client in clients]
     products = [count * len(client.nodes) for count, client in zip(labelled, clients, strict=True)]
     recon = GAE(torch.nn.Identity(), InnerProductDecoder())
-    trace, mu, falls, last_mean = Trace(), plan.mu, 0, np.nan
+    trace, mu = Trace(), plan.mu
     for phase in (1, 3):
+        falls, last_mean = 0, np.nan
         optimisers = [torch.optim.Adam(m.parameters(), lr=plan.lr, weight_decay=plan.weight_decay) for m in models]
         takes_part = [c for c in range(len(clients)) if labelled[c] or (phase == 1 and clients[c].edges)]
         left: dict[int, Weights] = {}

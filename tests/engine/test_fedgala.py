@@ -214,6 +214,9 @@ def test_adaptive_mu_by_hand() -> None:
     expected = [0.15] * 5 + [0.05] * 4 + [0.15] * 2 + [0.15] * 4 + [0.05] * 5 + [0.0]
     assert seen == expected
     assert math.isclose(mu.value, 0.0)
+    mu.begin()
+    mu.see(100.0)
+    assert mu.value == 0.0  # another loss: it did not rise
 
 
 def test_fedprox_adapts_mu_and_counts_what_that_sends(anchored: Case) -> None:
@@ -261,3 +264,32 @@ def test_the_order_of_clients_changes_nothing(anchored: Case, tmp_path: Path) ->
     for name, tensor in straight.parameters["last"].items():
         torch.testing.assert_close(permuted.parameters["last"][name], tensor[order], rtol=0, atol=1e-5)
     assert np.array_equal(permuted.history["test_correct"], straight.history["test_correct"][:, order])
+
+
+def test_phases_share_the_rounds_also_where_rounds_pass_without_clients(anchored: Case) -> None:
+    """Drawn clients may all have left: such a round counts as well."""
+    for seed in range(6):
+        federation = anchored.federation()
+        method = method_of(federation, backbone_of(federation, "gcn", hidden=8, dropout=0.0), "fedgala", alpha=1e3)
+        result = train(federation, method, TASK, schedule_of(rounds=9, participation=0.34), seed)
+        assert sum(own["rounds"] for own in result.phases) == 9
+
+
+def test_a_phase_1_of_all_rounds_has_no_phase_2(anchored: Case) -> None:
+    result = trained(anchored, "fedgala", rounds=3, alpha=0.0)
+    assert result.graphs["last"].adjacency.nnz == anchored.federation().adjacency.nnz
+    assert sum(own["bytes_up"] for own in result.phases) == result.history["bytes_up"][-1]
+
+
+def test_clients_keep_what_they_received_where_nobody_counts(tmp_path: Path) -> None:
+    case = beyond_a_cover("copies", tmp_path)
+    others = case.nodes[: case.ptr[2]]
+    role = np.where(np.isin(case.nodes, others), NONE, case.role).astype(np.int8)
+    alone = Case(case.graph, case.nodes, case.ptr, role, tmp_path / "alone", False, case.copy)
+    federation = alone.federation()
+    role_of = federation.count(TRAIN)
+    assert role_of[:2].tolist() == [0, 0] and role_of[2] > 0
+    method = method_of(federation, backbone_of(federation, "gcn", hidden=8, dropout=0.0), "fedgala", alpha=0.0)
+    result = train(federation, method, TASK, schedule_of(rounds=6, participation=0.34), SEED)
+    for parameters in result.parameters["last"].values():
+        assert torch.equal(parameters, parameters[:1].expand_as(parameters))

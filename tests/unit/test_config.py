@@ -438,6 +438,24 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
             {"figures": [{"name": "f", "kind": "label_heatmap", "title": "F", "gains": {"fedavg": "fedprox"}}]},
             "my.yaml: figures[0].gains: only figures of kind 'accuracy_by_clients'",
         ),
+        (
+            {"figures": [{"name": "f", "kind": "accuracy_by_method", "title": "F", "metric": "auc"}]},
+            "my.yaml: figures[0].metric: 'auc' needs protocol.logits: true",
+        ),
+        (
+            {
+                "figures": [
+                    {
+                        "name": "f",
+                        "kind": "accuracy_by_clients",
+                        "title": "F",
+                        "where": {"label": ["fedavg"]},
+                        "gains": {"fedavg": "fedprox"},
+                    }
+                ]
+            },
+            "my.yaml: figures[0].gains: 'fedprox' is not among the labels under 'where'",
+        ),
     ],
 )
 def test_odd_values_are_reported_too(changes, expected):

@@ -43,10 +43,13 @@ def made(tmp_path: Path) -> pd.DataFrame:
     nodes, ptr = np.array([0, 1, 2, 3, 2, 3, 4, 5, 6]), np.array([0, 4, 9])
     write_npz(split / "split.npz", {"nodes": nodes, "ptr": ptr, "role": np.zeros(9, np.int8), "copy": copy})
     write_json(split / "card.json", {"sha256": hash_file(split / "split.npz")})
-    cell = SimpleNamespace(seed=0, folder=lambda stage: f"{stage}/seed0", dataset=SimpleNamespace(slug="row"))
-    place = SimpleNamespace(dataset="Row", scheme="anchored", clients=2, cell=cell)
+    known = {"seed": 0, "dataset": SimpleNamespace(slug="row")}
+    anchored, whole = (SimpleNamespace(spec={"scheme": scheme}) for scheme in ("louvain-anchor", "whole"))
+    cell = SimpleNamespace(folder=lambda stage: f"{stage}/seed0", partition=anchored, **known)
+    central = SimpleNamespace(folder=lambda stage: f"{stage}-whole/seed0", partition=whole, **known)
+    places = [SimpleNamespace(dataset="Row", scheme="anchored", clients=2, cell=own) for own in (central, cell)]
     figures = [SimpleNamespace(kind="graph", where={"dataset": ["Row"]})]
-    expansion = SimpleNamespace(placements=[place], study=SimpleNamespace(figures=figures))
+    expansion = SimpleNamespace(placements=places, study=SimpleNamespace(figures=figures))
     return drawings(expansion, tmp_path, {})
 
 

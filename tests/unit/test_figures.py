@@ -216,6 +216,12 @@ def test_a_method_is_one_line_over_its_local_epochs_called_by_its_shortest_label
     assert axes.get_xlabel() == "Local epochs"
 
 
+def test_two_labels_at_one_number_of_local_epochs_are_refused():
+    rows = frame(run_rows([0.5], label="FedAvg"), run_rows([0.6], label="FedAvg, by nodes", method="fedavg"))
+    with pytest.raises(ConfigError, match="'fedavg' has several labels at local_epochs 3: FedAvg, FedAvg, by nodes"):
+        draw(study_of(rows), spec("accuracy_by_local_epochs"))
+
+
 def test_gains_are_differences_seed_by_seed(study):
     asked = spec("accuracy_by_clients", gains={"FedAvg": "Local"}, where={"scheme": ["louvain"], "dataset": ["cora"]})
     axes = draw(study, asked).axes[0]

@@ -117,6 +117,8 @@ def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any])
         found.append(f"{where}.metric: '{figure.metric}' is not a metric. {suggest(figure.metric, metrics)}")
     if figure.split == "global_test" and study.protocol.global_test is None:
         found.append(f"{where}.split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
+    if figure.metric in [own for task in tasks for own in metrics_of_logits(task)] and not study.protocol.logits:
+        found.append(f"{where}.metric: '{figure.metric}' needs protocol.logits: true, so that it is stored.")
     if figure.kind in _CURVES and (figure.metric is not None or figure.split not in ("test", "val")):
         found.append(f"{where}: rounds have the score that selects, on 'test' and 'val'; leave metric and split out.")
     if figure.gains and figure.kind != "accuracy_by_clients":
@@ -125,6 +127,11 @@ def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any])
         f"{where}.gains: '{label}' is no label of the study. {suggest(label, map(str, known))}"
         for label in [*figure.gains, *figure.gains.values()]
         if label not in known
+    ]
+    found += [
+        f"{where}.gains: '{label}' is not among the labels under 'where'; add it there."
+        for label in [*figure.gains, *figure.gains.values()]
+        if label not in figure.where.get("label", [label])
     ]
     return found
 

@@ -54,8 +54,8 @@ class SomeTargets:
 class WithLinks(Objective):
     """(1 - share) times an objective of nodes plus share times a link loss, on outputs of all nodes of a client.
 
-    A client without training nodes has the link loss alone, one without edges the loss of nodes; `counts` adds its
-    training nodes and edges.
+    A client without training nodes has share times the link loss alone, one without edges (1 - share) times the loss of
+    nodes. `counts` adds training nodes and edges.
 
     Args:
         federation: the client graphs.

@@ -35,13 +35,18 @@ class Settled(StopRule):
     Args:
         clients: of the federation.
         alpha: the threshold.
+
+    Attributes:
+        rounds: seen so far.
     """
 
     def __init__(self, clients: int, alpha: float):
+        self.rounds = 0
         self._alpha = alpha
         self._last = np.full(clients, np.nan)
 
     def stops(self, losses: np.ndarray, validation: np.ndarray) -> np.ndarray:
+        self.rounds += 1
         with np.errstate(invalid="ignore"):
             settled = np.abs(losses - self._last) < self._alpha
         self._last = np.where(np.isnan(losses), self._last, losses)

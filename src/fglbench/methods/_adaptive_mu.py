@@ -2,7 +2,8 @@
 
 mu falls by `mu_step` when the loss has fallen in five rounds on end, and these are then counted anew; it rises by
 `mu_step` when the loss rises, and is never below 0. The loss is the mean over the clients that trained, by training
-targets: each sends its own, and receives mu. Without `mu_step` mu stays, and nothing is sent.
+targets: each sends its own, and receives mu. So it also moves as other clients are drawn or clients leave. Without
+`mu_step` mu stays, and nothing is sent.
 """
 
 import math
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.parameters import Parameters
+from fglbench.federation.phases import Phase
 from fglbench.methods import base, fedavg
 
 PATIENCE = 5
@@ -33,8 +35,11 @@ class AdaptiveMu:
     def __init__(self, value: float, step: float):
         self.value = value
         self._step = step
-        self._last = math.nan
-        self._falls = 0
+        self._last, self._falls = math.nan, 0
+
+    def begin(self) -> None:
+        """Another loss begins: the first one seen neither rises nor falls."""
+        self._last, self._falls = math.nan, 0
 
     def see(self, loss: float) -> None:
         """Adapts mu to the loss of a round."""
@@ -66,6 +71,12 @@ class Method(fedavg.Method):
     def upload(self, round: base.ClientRound) -> Mapping[str, Tensor]:
         own = {"loss": torch.from_numpy(round.losses[round.clients])} if self._adaptive else {}
         return {**super().upload(round), **own}
+
+    def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
+        """The next phase may have another loss."""
+        if self._adaptive:
+            self._adaptive.begin()
+        return super().finish(phase, parameters)
 
     def server_update(self, round: base.Round, mixed: Parameters) -> None:
         super().server_update(round, mixed)

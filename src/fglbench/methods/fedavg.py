@@ -1,7 +1,8 @@
 """FedAvg (McMahan et al., AISTATS 2017, algorithm 1): the server averages the clients' parameters.
 
-Every client receives sum_j (w_j / w) theta_j over the clients that trained. w_j is its number of training nodes (of
-training edges for links), or with `weights` its number of nodes, or their product (Fed-GALA, eq. 3.2).
+Every client receives sum_j (w_j / w) theta_j over the clients that count. w_j is its number of training nodes (of
+training edges for links), or with `weights` its number of nodes, or their product (Fed-GALA, eq. 3.2). Where all that
+trained count for nothing by it, clients keep what they received.
 
 Defaults:
     weights none: the paper's.
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fglbench.federation.federation import Federation
+from fglbench.federation.parameters import Parameters
 from fglbench.methods import base
 from fglbench.partition.ratios import TRAIN
 from fglbench.settings import AveragedSettings
@@ -26,12 +28,19 @@ class Settings(AveragedSettings):
 class Method(base.Method):
     """Methods that average in this way have the setting `weights`, or are without it."""
 
+    _nobody_counts = False
+
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         by = getattr(self.settings, "weights", None)
         if by is None:
             return {base.SHARED: round.weights / round.weights.sum()}
         weights = client_weights(by, round.weights, self.federation)
-        return {base.SHARED: weights / weights.sum()} if weights.any() else {}
+        self._nobody_counts = not weights.any()
+        return {} if self._nobody_counts else {base.SHARED: weights / weights.sum()}
+
+    def server_update(self, round: base.Round, mixed: Parameters) -> None:
+        if self._nobody_counts:
+            mixed |= round.received
 
 
 def client_weights(by: str, counted: Tensor, federation: Federation) -> Tensor:

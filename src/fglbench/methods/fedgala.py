@@ -1,23 +1,27 @@
 """Fed-GALA (thesis 2023, algorithms 3 to 6): anchors, nodes that several clients hold, get a link by their embedding.
 
-Phase 1 trains on half the link loss and half the task's (eq. 3.1) until the loss of every client has settled: it
-changes by less than `alpha` from one round to the next. A client that has settled stops, and its last parameters go on
-counting. In phase 2 clients send the embeddings of their anchors, the server returns the mean over the holders of each
-(eq. 3.3), and a client joins each of its anchors to one node, whose own embedding has the largest inner product with
-that mean (eq. 3.4). Phase 3 trains on these graphs with the task's loss, from the aggregated parameters; with
-`training.tolerance` clients stop here as well. Phases 1 and 3 together have at most `training.rounds`. Clients count by
-labelled nodes times nodes (eq. 3.2). An embedding is what the backbone gives: the logits.
+Phase 1 trains on half the link loss and half the task's (eq. 3.1). A client stops when its loss changes by less than
+`alpha` between two of its rounds; the server keeps averaging its last parameters. In phase 2 clients send the
+embeddings of their anchors, and the server returns the mean over the holders of each (eq. 3.3). A client joins each of
+its anchors to one node, whose own embedding has the largest inner product with that mean (eq. 3.4). Phase 3 trains on
+these graphs with the task's loss, from the aggregated parameters; with `training.tolerance` clients stop here as well.
+Phases 1 and 3 together have at most `training.rounds`; where phase 1 takes all of them there is no phase 2. An
+embedding is what the backbone gives: the logits.
 
-`augment: local` is Max-Augment, whose anchors have each client's own embeddings and nothing is sent; `none` is
+Clients count by labelled nodes times nodes (eq. 3.2). The printed weights do not sum to 1; here they are divided by
+their sum.
+
+`augment: local` is Max-Augment: its anchors have each client's own embeddings, and nothing is sent. `augment: none` is
 No-Augment. Where no node is shared there are no anchors, and all three are the same.
 
 The text leaves open, and here: an anchor is not joined to itself or to a node that it is joined to already, so that
 every anchor gets a link as long as there is such a node. Anchors choose in the order of their ids, and a link that one
-got counts for the next. Of equal products the first node is chosen. Nodes to choose from have their client's own
-embeddings, anchors too. The global test scores on its graph as it is.
+got counts for the next. Of equal products the first node is chosen. A client scores all candidates, anchors among
+them, by its own embeddings. The global test scores on its graph as it is.
 
-Deviation: the link loss is the mean over edges and over negatives (PyG's), not eq. 2.10's sum over pairs divided by the
-number of nodes.
+Deviations: both losses are means. The task's is the mean over labelled nodes, where eq. 2.8 has the sum; the link
+loss is the mean over edges and over negatives (PyG's), where eq. 2.10 divides the sum over pairs by the number of
+nodes. Their balance, and the size of `alpha`, differ from the text in so far.
 
 A client without training nodes trains on links in phase 1, counts for nothing in the mean (its product is 0), and sits
 phase 3 out.
@@ -37,7 +41,6 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
 from fglbench.federation.combined import WithLinks
 from fglbench.federation.federation import Federation
@@ -70,7 +73,7 @@ class Method(fedavg.Method):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self._rounds = 0  # of phase 1
+        self._settled = Settled(self.federation.num_clients, self.settings.alpha)
 
     def not_applicable(self) -> str | None:
         if self.backbone.sampler is not None and self.settings.link_share:
@@ -87,21 +90,18 @@ class Method(fedavg.Method):
             "combined",
             schedule.rounds,
             objective=partial(WithLinks, nodes=CrossEntropy, share=share) if share else None,
-            stop_rule=Settled(self.federation.num_clients, self.settings.alpha),
+            stop_rule=self._settled,
             leavers_count=True,
             leavers_return=True,
         )
-        yield training_phase(schedule, self.federation.num_clients, schedule.rounds - self._rounds)
-
-    def aggregate(self, round: base.Round) -> dict[str, Tensor]:
-        self._rounds = round.number + 1
-        return super().aggregate(round)
+        yield training_phase(schedule, self.federation.num_clients, schedule.rounds - self._settled.rounds)
 
     def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
-        """Phase 2."""
+        """Phase 2, unless no round is left for phase 3."""
+        super().finish(phase, parameters)
         federation, augment = self.federation, self.settings.augment
         anchors = np.flatnonzero(federation.share < 1) if federation.share is not None else np.zeros(0, dtype=np.int64)
-        if phase.name != "combined" or augment == "none" or not len(anchors):
+        if phase.name != "combined" or self._settled.rounds == phase.rounds or augment == "none" or not len(anchors):
             return None
         embeddings = self._embeddings(parameters)
         wanted, sent = embeddings[anchors], 0

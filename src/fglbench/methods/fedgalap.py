@@ -1,7 +1,8 @@
 """Fed-GALAp (thesis 2023, section 3.2.3): Fed-GALA whose local losses have FedProx's term, adapted to the loss.
 
-Both are as in `fedgala` and `fedprox`. The term is part of the local loss in phases 1 and 3, and mu goes on from one
-phase to the next.
+Both are as in `fedgala` and `fedprox`. The text adds the term to eq. 3.1, the loss of phase 1, and prints the distance
+without its square; here the term is FedProx's, and of the local losses of phases 1 and 3. mu goes on from one phase to
+the next.
 
 Defaults:
     mu 1.0: the paper's.

@@ -47,12 +47,17 @@ def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
 
 def accuracy_by_local_epochs(study: Study, spec: Mapping[str, Any]) -> Figure:
     """The score against the local epochs of a round, one panel per dataset, scheme and number of clients, a line for
-    every method and backbone, called by its shortest label; error bars of one sample standard deviation."""
+    every method and backbone, called by its shortest label; error bars of one sample standard deviation.
+
+    Raises:
+        ConfigError: a method has two labels at one number of epochs.
+    """
     chosen = scored(study, spec)
     if chosen.empty or "local_epochs" not in chosen:
         return nothing(spec, "score")
     lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
-    chosen = pd.concat([rows.assign(label=min(rows["label"].unique(), key=len)) for _, rows in lines])
+    named = [(rows, _labels(rows, "local_epochs", method, spec)) for (*_, method, _), rows in lines]
+    chosen = pd.concat([rows.assign(label=min(labels, key=len)) for rows, labels in named])
     return _along("local_epochs", "Local epochs", list(PROBLEM), chosen, study, spec)
 
 
@@ -67,23 +72,24 @@ def accuracy_by_participation(study: Study, spec: Mapping[str, Any]) -> Figure:
     if chosen.empty or "participation" not in chosen:
         return nothing(spec, "score")
     lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
-    chosen = pd.concat([rows.assign(label=_label(rows, method, spec)) for (*_, method, _), rows in lines])
+    named = [(rows, _labels(rows, "participation", method, spec)) for (*_, method, _), rows in lines]
+    chosen = pd.concat([rows.assign(label=labels[-1]) for rows, labels in named])
     chosen["percent"] = 100 * chosen["participation"]
     return _along("percent", "Clients in a round (%)", list(PROBLEM), chosen, study, spec)
 
 
-def _label(rows: pd.DataFrame, method: str, spec: Mapping[str, Any]) -> str:
-    """What a method is called; its settings must not differ at one fraction."""
-    names = rows.groupby("participation")["label"].unique()
-    for fraction, found in names.items():
+def _labels(rows: pd.DataFrame, axis: str, method: str, spec: Mapping[str, Any]) -> list[str]:
+    """What a method is called at each value of the axis, in ascending order; its settings must not differ at one."""
+    names = rows.groupby(axis)["label"].unique()
+    for value, found in names.items():
         if len(found) > 1:
             raise ConfigError(
                 [
-                    f"figure '{spec['name']}': '{method}' has several labels at participation {fraction}: "
+                    f"figure '{spec['name']}': '{method}' has several labels at {axis} {value}: "
                     f"{', '.join(sorted(found))}. Choose one of them under 'where'."
                 ]
             )
-    return str(names.iloc[-1][0])
+    return [str(found[0]) for found in names]
 
 
 def _along(

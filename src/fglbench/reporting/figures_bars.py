@@ -77,8 +77,10 @@ def accuracy_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
             bars = [(own, summarise(rows["value"].tolist())) for own, rows in groups(part, _SERIES, study.order)]
             for row, ((label, backbone), score) in enumerate(bars):
                 panel.barh(row, score.mean, xerr=score.std, color=look[label, backbone].colour, capsize=2)
-            lowest, highest = (f(score.mean for _, score in bars) for f in (min, max))
-            panel.set_xlim(max(0.0, lowest - 0.5 * (highest - lowest) - 2.0), highest + 0.1 * (highest - lowest) + 2.0)
+            lowest = min(score.mean - (score.std or 0.0) for _, score in bars)
+            highest = max(score.mean + (score.std or 0.0) for _, score in bars)
+            room = 0.5 * (highest - lowest) or 0.1 * highest
+            panel.set_xlim(max(0.0, lowest - room), highest + 0.2 * room)
             panel.set_yticks(range(len(bars)), [names[series] for series, _ in bars])
             panel.invert_yaxis()
             panel.grid(axis="y", visible=False)

@@ -114,8 +114,7 @@ def groups(
 
 
 def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the figure's score (of the test, at its reading and mean, as printed) of the complete cells that have
-    it for every seed."""
+    """The rows of the figure's score, as printed, of the complete cells that have it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     metric = metric_of(study, spec)
     kept = chosen[chosen["metric"] == metric]

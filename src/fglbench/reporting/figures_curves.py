@@ -101,7 +101,7 @@ def _mark_phases(panel: Axes, rows: pd.DataFrame, x: np.ndarray, values: np.ndar
     if "phase" not in rows or rows["phase"].isna().all():
         return
     first = rows.groupby(["phase", "seed"])["round"].min().groupby("phase").median().sort_values() + 1
-    for start in first.iloc[1:]:
+    for start in first.iloc[1:].round():
         if start in x:
             panel.plot(start, values.mean(axis=0)[x == start], marker="o", markersize=4, color=style.colour)
 

@@ -14,6 +14,7 @@ from fglbench.reporting.figures_base import (
     FONT,
     LOOK,
     empty,
+    metric_of,
     nothing,
     panels,
     scored,
@@ -23,6 +24,7 @@ from fglbench.reporting.figures_base import (
 )
 from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.palette import Style
+from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import PROBLEM, Study, distinct, select
 
 _ALPHA = 0.05
@@ -49,7 +51,7 @@ def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
             f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets.nunique()} "
             "with complete cells.",
         )
-    by_dataset = mean_ranks(means.to_numpy(), datasets.tolist(), "higher")
+    by_dataset = mean_ranks(means.to_numpy(), datasets.tolist(), quantity(metric_of(study, spec)).better or "higher")
     average = pd.Series(by_dataset.mean(axis=0), index=means.columns).sort_values()
     difference = critical_difference(len(average), datasets.nunique(), _ALPHA)
     look = series_styles(study)

@@ -216,8 +216,8 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
             "train_loss": losses,
         }
     )
-    phases = history.get("phase", frame["round"])
-    return [frame.assign(phase=phases) if len(np.unique(phases)) > 1 else frame]
+    phased = "phase" in history and len(np.unique(history["phase"])) > 1
+    return [frame.assign(phase=history["phase"]) if phased else frame]
 
 
 def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, reading: str) -> list[pd.DataFrame]:

@@ -52,6 +52,8 @@ def drawings(expansion: Expansion, results: Path, packed: Mapping[str, pd.DataFr
 
 
 def _is_drawn(placement: Placement, expansion: Expansion) -> bool:
+    if placement.cell.partition.spec["scheme"] == "whole":  # of a centralised method, which stands in every place
+        return False
     seeds = [other.cell.seed for other in expansion.placements]
     asked: list[Mapping[Any, list[Any]]] = [own.where for own in expansion.study.figures if own.kind == KIND]
     return placement.cell.seed == min(seeds) and any(
