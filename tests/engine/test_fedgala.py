@@ -22,8 +22,9 @@ from fglbench.federation.parameters import stack
 from fglbench.federation.record import Result
 from fglbench.methods import base
 from fglbench.methods._adaptive_mu import AdaptiveMu
+from fglbench.methods._holders import mean_of_holders
 from fglbench.methods.fedavg import client_weights
-from fglbench.methods.fedgala import anchor_links, mean_of_holders
+from fglbench.methods.fedgala import anchor_links
 from fglbench.seeding import torch_stream
 from fglbench.tasks.node_classification import CrossEntropy
 
@@ -51,7 +52,7 @@ def test_seven_nodes_by_hand() -> None:
     z = np.array([[4, 0], [0, 1], [1, 1], [2, 0], [0, 2], [0, 9], [3, 1], [1, 4]], dtype=np.float32)
     anchors = np.flatnonzero(federation.share < 1)
     assert anchors.tolist() == [3, 4]
-    mean = mean_of_holders(z[anchors], federation.nodes[anchors])
+    mean = mean_of_holders(np.array([0, 0]), np.ones(2, dtype=np.float32)) @ z[anchors]
     assert mean.tolist() == [[1, 1], [1, 1]]
     # Client 0: 4 and 1 of nodes 0 and 1; node 2 is a neighbour. Client 1: 4 and 5 of nodes 5 and 6; 4 is a neighbour.
     assert anchor_links(z, anchors, mean, federation).tolist() == [[3, 0], [4, 7]]

@@ -28,9 +28,10 @@ from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
 from fglbench.federation.phases import Phase
 from fglbench.methods import base, fedsage_plus
 from fglbench.methods._generator import Generator, Hidden, Recovery, vectors_of
+from fglbench.methods._holders import mean_of_holders
 from fglbench.methods._mending import MEAN, impair, mend
 from fglbench.methods._nearest import Candidates, others_mean
-from fglbench.methods.fedgl import mean_of_holders, nearest, pseudo_labels
+from fglbench.methods.fedgl import nearest, pseudo_labels
 from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import derive, torch_stream
 

@@ -11,7 +11,7 @@ from fglbench.config.changes import change_problems, seed_problems, settings_pro
 from fglbench.config.entries import chosen, component_settings, labels
 from fglbench.config.merge import grids_of, known_tasks, merged_protocol
 from fglbench.config.partition_files import may_hold_out, partition_file_problems
-from fglbench.config.schema import Entry, Figure, Study
+from fglbench.config.schema import Entry, Figure, Study, Table
 from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError, suggest
 from fglbench.partition.split import OF_ANY_TASK, held_out_nodes
@@ -71,20 +71,13 @@ def shown_problems(study: Study) -> list[str]:
             found += _where_problems(f"tables[{index}]", table.where, values)
             continue
         tasks = known_tasks(study, table.where.get("dataset"))
-        metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
-        of_logits = [metric for task in tasks for metric in metrics_of_logits(task)]
         if len(tasks) > 1 and table.metric is None:
             found.append(f"tables[{index}].metric: {_TASKS.format(', '.join(tasks))}, or name a metric.")
-        if table.metric is not None and table.metric not in metrics:
-            found.append(f"tables[{index}].metric: '{table.metric}' is not a metric. {suggest(table.metric, metrics)}")
-        if table.split == "global_test" and study.protocol.global_test is None:
-            found.append(f"tables[{index}].split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
+        found += _score_problems(f"tables[{index}]", table, study, tasks)
         if table.mean == "weighted" != study.protocol.mean:
             found.append(
                 f"tables[{index}].mean: 'weighted' needs protocol.mean: 'weighted', so that weights are stored."
             )
-        if table.metric in of_logits and not study.protocol.logits:
-            found.append(f"tables[{index}].metric: '{table.metric}' needs protocol.logits: true, so that it is stored.")
         found += _duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")
         found += _where_problems(f"tables[{index}]", table.where, values)
         fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
@@ -109,16 +102,22 @@ def shown_problems(study: Study) -> list[str]:
 _CURVES = ("accuracy_per_round", "accuracy_per_second", "labels_and_convergence")
 
 
-def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any]) -> list[str]:
+def _score_problems(where: str, shown: Table | Figure, study: Study, tasks: list[str]) -> list[str]:
+    """What is wrong with the score that a table or figure asks for, of datasets with these tasks."""
     found = []
-    tasks = known_tasks(study, figure.where.get("dataset"))
     metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
-    if figure.metric is not None and figure.metric not in metrics:
-        found.append(f"{where}.metric: '{figure.metric}' is not a metric. {suggest(figure.metric, metrics)}")
-    if figure.split == "global_test" and study.protocol.global_test is None:
+    if shown.metric is not None and shown.metric not in metrics:
+        found.append(f"{where}.metric: '{shown.metric}' is not a metric. {suggest(shown.metric, metrics)}")
+    if shown.split == "global_test" and study.protocol.global_test is None:
         found.append(f"{where}.split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
-    if figure.metric in [own for task in tasks for own in metrics_of_logits(task)] and not study.protocol.logits:
-        found.append(f"{where}.metric: '{figure.metric}' needs protocol.logits: true, so that it is stored.")
+    of_logits = [metric for task in tasks for metric in metrics_of_logits(task)]
+    if shown.metric in of_logits and not study.protocol.logits:
+        found.append(f"{where}.metric: '{shown.metric}' needs protocol.logits: true, so that it is stored.")
+    return found
+
+
+def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any]) -> list[str]:
+    found = _score_problems(where, figure, study, known_tasks(study, figure.where.get("dataset")))
     if figure.kind in _CURVES and (figure.metric is not None or figure.split not in ("test", "val")):
         found.append(f"{where}: rounds have the score that selects, on 'test' and 'val'; leave metric and split out.")
     if figure.gains and figure.kind != "accuracy_by_clients":

@@ -50,6 +50,7 @@ from fglbench.federation.phases import Phase, Settled, training_phase
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedavg
 from fglbench.methods._edges import with_more_edges
+from fglbench.methods._holders import mean_of_holders
 from fglbench.settings import ComponentSettings, Field
 from fglbench.tasks.node_classification import CrossEntropy
 
@@ -107,7 +108,9 @@ class Method(fedavg.Method):
         wanted, sent = embeddings[anchors], 0
         if augment == "anchors":
             assert federation.nodes is not None
-            wanted, sent = mean_of_holders(wanted, federation.nodes[anchors]), wanted.nbytes
+            node_of = np.unique(federation.nodes[anchors], return_inverse=True)[1]
+            alike = np.ones(len(anchors), dtype=np.float32)
+            wanted, sent = mean_of_holders(node_of, alike) @ wanted, wanted.nbytes
         links = anchor_links(embeddings, anchors, wanted, federation)
         both = np.concatenate([links, links[:, ::-1]])
         edges = sp.csr_matrix((np.ones(len(both), dtype=np.float32), both.T), shape=federation.adjacency.shape)
@@ -123,19 +126,6 @@ class Method(fedavg.Method):
             output = self.backbone.forward(take(parameters, rows_of(clients)), batch, no_dropout)
             found.append(output.logits.cpu().numpy())
         return np.concatenate(found)
-
-
-def mean_of_holders(embeddings: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """[A, width] float32: of each row the mean over all rows of the same node (eq. 3.3).
-
-    Args:
-        embeddings: [A, width] of the holders' rows.
-        nodes: [A] int64 global ids.
-    """
-    _, node, holders = np.unique(nodes, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(holders), embeddings.shape[1]))
-    np.add.at(sums, node, embeddings)
-    return (sums / holders[:, None])[node].astype(np.float32)
 
 
 def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray, federation: Federation) -> np.ndarray:
@@ -157,8 +147,10 @@ def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray
             for anchor, scores in zip(anchors[some].tolist(), products, strict=True):
                 known = adjacency.indices[adjacency.indptr[anchor] : adjacency.indptr[anchor + 1]]
                 scores[np.concatenate([[anchor], known, joined[anchor]]).astype(np.int64) - start] = -np.inf
-                if (chosen := int(scores.argmax())) < len(scores) and np.isfinite(scores[chosen]):
-                    links.append((anchor, int(start) + chosen))
-                    joined[anchor].append(int(start) + chosen)
-                    joined[int(start) + chosen].append(anchor)
+                best = int(scores.argmax())
+                if np.isfinite(scores[best]):
+                    chosen = int(start) + best
+                    links.append((anchor, chosen))
+                    joined[anchor].append(chosen)
+                    joined[chosen].append(anchor)
     return np.array(links, dtype=np.int64).reshape(-1, 2)

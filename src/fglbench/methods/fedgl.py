@@ -40,6 +40,7 @@ from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import _aggregated, base
 from fglbench.methods._edges import with_more_edges
+from fglbench.methods._holders import mean_of_holders
 from fglbench.partition.ratios import TRAIN
 from fglbench.settings import AggregatedSettings, Field
 
@@ -165,20 +166,6 @@ def _without_own(round: base.Round) -> base.Round:
     """The round as the aggregation sees it, whose uploads are its own alone."""
     own = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
     return replace(round, uploads=own)
-
-
-def mean_of_holders(node_of: np.ndarray, weights: np.ndarray) -> sp.csr_matrix:
-    """[rows, rows] CSR float32: each row's weighted mean over all rows of the same node.
-
-    Args:
-        node_of: [rows] int64 the node of each row.
-        weights: [rows] float32, positive.
-    """
-    rows = np.arange(len(node_of))
-    holders = sp.csr_matrix((np.ones(len(rows)), (rows, node_of)))
-    summed = sp.csr_matrix((weights.astype(np.float64), (node_of, rows)))
-    total = np.bincount(node_of, weights=weights)[node_of]
-    return (sp.diags(1.0 / total) @ holders @ summed).tocsr().astype(np.float32)
 
 
 def pseudo_labels(predictions: np.ndarray, confidence: float) -> np.ndarray:

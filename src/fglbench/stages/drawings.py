@@ -34,10 +34,12 @@ def drawings(expansion: Expansion, results: Path, packed: Mapping[str, pd.DataFr
         results: the results folder.
         packed: by split folder, rows that were packed.
     """
+    asked: list[Mapping[Any, list[Any]]] = [own.where for own in expansion.study.figures if own.kind == KIND]
+    first = min((placement.cell.seed for placement in expansion.placements), default=0)
     frames = {}
     for placement in expansion.placements:
         split = placement.cell.folder("split")
-        if split in frames or not _is_drawn(placement, expansion):
+        if placement.cell.seed != first or split in frames or not _is_drawn(placement, asked):
             continue
         graph_folder = results / "download" / placement.cell.dataset.slug
         if (results / split / "split.npz").exists() and graph_folder.exists():
@@ -51,14 +53,12 @@ def drawings(expansion: Expansion, results: Path, packed: Mapping[str, pd.DataFr
     return pd.concat(frames.values()) if frames else pd.DataFrame()
 
 
-def _is_drawn(placement: Placement, expansion: Expansion) -> bool:
+def _is_drawn(placement: Placement, asked: list[Mapping[Any, list[Any]]]) -> bool:
+    """Whether a figure with one of these filters draws its partition."""
     if placement.cell.partition.spec["scheme"] == "whole":  # of a centralised method, which stands in every place
         return False
-    seeds = [other.cell.seed for other in expansion.placements]
-    asked: list[Mapping[Any, list[Any]]] = [own.where for own in expansion.study.figures if own.kind == KIND]
-    return placement.cell.seed == min(seeds) and any(
-        all(value in where.get(name, [value]) for name, value in _place(placement).items()) for where in asked
-    )
+    place = _place(placement).items()
+    return any(all(value in where.get(name, [value]) for name, value in place) for where in asked)
 
 
 def _place(placement: Placement) -> dict[str, Any]:
