@@ -32,7 +32,7 @@ class Settings(ComponentSettings):
         "labelled_times_nodes", description="What a client counts by: training nodes, all its nodes, or their product."
     )
     mu: float = Field(1.0, ge=0, description="Weight of the proximal term at the start.")
-    mu_step: float = Field(0.1, gt=0, description="What mu changes by as the loss falls or rises.")
+    mu_step: float = Field(0.1, ge=0, description="What mu changes by as the loss falls or rises; 0: fixed.")
 
 
 class Method(fedgala.Method, fedprox.Method):
