@@ -4,7 +4,7 @@
 #   snakemake --cores 8 <study>                one study of workflow/studies/
 #   snakemake --cores 8 data | train | tables | figures | report
 #
-# A reader's path: README, this file, rules/train.smk, src/fglbench/federation/loop.py, methods/base.py, methods/fedavg.py.
+# A reader's path: README, this file, rules/train.smk, src/fglbench/engine/loop.py, methods/base.py, methods/fedavg.py.
 
 from snakemake.utils import min_version
 
@@ -45,7 +45,7 @@ onstart:
 
 
 onsuccess:
-    from fglbench.reporting.summary import summary
+    from fglbench.stages.summary import summary
 
     for study in asked():
         print(summary(Path(RESULTS), study, REFERENCES, PLAN.retried), flush=True)

@@ -35,11 +35,11 @@ from fglbench import registry  # noqa: E402
 from fglbench.datasets.base import Graph  # noqa: E402
 from fglbench.datasets.sbm import generate  # noqa: E402
 from fglbench.datasets.spec import SbmSettings  # noqa: E402
-from fglbench.federation.evaluation import Evaluator  # noqa: E402
-from fglbench.federation.loop import train  # noqa: E402
-from fglbench.federation.memory import keep_freed_memory  # noqa: E402
+from fglbench.engine.evaluation import Evaluator  # noqa: E402
+from fglbench.engine.loop import train  # noqa: E402
 from fglbench.methods.base import Method  # noqa: E402
 from fglbench.partition.ratios import TEST, TRAIN, VAL  # noqa: E402
+from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.stages.preprocess import load_federation  # noqa: E402
 
 LOCAL_EPOCHS, SEED = 3, 0
@@ -48,7 +48,7 @@ PRELOADED = [  # into the process whose forks measure: what a training imports, 
     "pandas",
     "torch._dynamo",
     "fglbench.config.schema",
-    "fglbench.federation.loop",
+    "fglbench.engine.loop",
     "fglbench.stages.preprocess",
     "fglbench.stages.split",
 ]

@@ -24,8 +24,8 @@ from federations import TASK, Case, backbone_of, method_of, schedule_of  # noqa:
 
 from fglbench import registry  # noqa: E402
 from fglbench.datasets.base import load_graph  # noqa: E402
-from fglbench.federation.loop import train  # noqa: E402
-from fglbench.federation.memory import keep_freed_memory  # noqa: E402
+from fglbench.engine.loop import train  # noqa: E402
+from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.seeding import torch_stream  # noqa: E402
 from fglbench.stages.download import download  # noqa: E402
 from fglbench.stages.split import load_split, split  # noqa: E402

@@ -30,11 +30,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from federations import TASK, Case, backbone_of, method_of, schedule_of  # noqa: E402
 
+from fglbench.engine.loop import train  # noqa: E402
 from fglbench.federation import parameters as stacked  # noqa: E402
-from fglbench.federation.loop import train  # noqa: E402
-from fglbench.federation.memory import keep_freed_memory  # noqa: E402
 from fglbench.federation.operators import SparseOperator, no_dropout, stacked_linear  # noqa: E402
 from fglbench.federation.propagation_batch import PropagationBatch  # noqa: E402
+from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.seeding import torch_stream  # noqa: E402
 
 DATASETS = ["pubmed", "photo", "computers", "cora", "citeseer", "cs", "physics", "dblp"]

@@ -20,7 +20,7 @@ from engine_vs_oracle import make_case, plain_loop, time_engine  # also finds th
 import oracle  # isort: skip
 from federations import Case  # isort: skip
 
-from fglbench.federation.modes import MODES, before_torch, set_mode
+from fglbench.runtime.modes import MODES, before_torch, set_mode
 
 
 def time_oracle(loop: oracle.Loop, rounds: int, device: str) -> float:

@@ -20,8 +20,8 @@ from complexity_terms import Sizes
 
 from federations import TASK, Case, backbone_of, method_of, schedule_of  # isort: skip
 
-from fglbench.federation.loop import train
-from fglbench.federation.memory import keep_freed_memory
+from fglbench.engine.loop import train
+from fglbench.runtime.memory import keep_freed_memory
 
 METHODS = ["fedavg", "fedgta"]
 

@@ -27,11 +27,11 @@ sys.path[:0] = [str(ROOT / "src")]
 
 from fglbench.datasets.sbm import generate  # noqa: E402
 from fglbench.datasets.spec import SbmSettings  # noqa: E402
+from fglbench.engine.samples import sample_batch  # noqa: E402
 from fglbench.federation.federation import Federation  # noqa: E402
-from fglbench.federation.memory import keep_freed_memory  # noqa: E402
 from fglbench.federation.operators import selection  # noqa: E402
-from fglbench.federation.samples import sample_batch  # noqa: E402
 from fglbench.partition.ratios import TRAIN  # noqa: E402
+from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.samplers.tree import Sampler, Settings  # noqa: E402
 from fglbench.seeding import numpy_stream  # noqa: E402
 

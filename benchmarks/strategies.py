@@ -21,8 +21,8 @@ import plain_strategies  # isort: skip
 from federations import TASK, Case, backbone_of, method_of, schedule_of  # isort: skip
 
 from fglbench import registry
-from fglbench.federation.loop import train
-from fglbench.federation.memory import keep_freed_memory
+from fglbench.engine.loop import train
+from fglbench.runtime.memory import keep_freed_memory
 from fglbench.seeding import torch_stream
 
 SETTINGS = {"depth": 2, "hidden": 64, "dropout": 0.5}

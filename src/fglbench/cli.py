@@ -13,7 +13,7 @@ from pathlib import Path
 from fglbench import __version__
 from fglbench.commands import compare, describe, doctor, export, listing, new, pack, train, tune, verify
 from fglbench.errors import FglbenchError
-from fglbench.terminal import show_anything
+from fglbench.runtime.terminal import show_anything
 
 COMMANDS = {
     "list": (listing, "datasets, methods, backbones, partition schemes, samplers and studies"),

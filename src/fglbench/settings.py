@@ -1,4 +1,4 @@
-"""The typed settings of components, readable without importing the component.
+"""The typed settings of components, readable without importing the component, and what they ask of preprocessing.
 
 A component file (a method, backbone or partition scheme) declares a class `Settings(ComponentSettings)` and integers
 such as `VERSION`. The workflow needs both while it is parsed, when torch must not be imported, so
@@ -6,11 +6,10 @@ such as `VERSION`. The workflow needs both while it is parsed, when torch must n
 Python, nothing else.
 """
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from fglbench.requests import Propagation
 
 __all__ = [
     "AggregatedSettings",
@@ -43,7 +42,7 @@ class ComponentSettings(Section):
 
 
 class AggregatedSettings(ComponentSettings):
-    """Settings of a method that leaves aggregation to another one, see `methods/_aggregated.py`."""
+    """Settings of a method that leaves aggregation to another one, see `methods/common/aggregated.py`."""
 
     aggregation: str = Field("fedavg", description="The method that aggregates.")
     aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
@@ -80,3 +79,48 @@ class SamplerSettings(ComponentSettings):
     redraw: Literal["never", "epoch", "step"] = Field(
         "epoch", description="How often training draws: once, at the start of every local epoch, or in every step."
     )
+
+
+Combine: TypeAlias = Literal["last", "each"] | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """What a backbone asks preprocessing to make.
+
+    That is a normalised operator A = D^(r-1) (A + I) D^(-r), and the features of the first linear map propagated with
+    it.
+
+    Attributes:
+        r: kernel coefficient; 0.5 is symmetric, 0 averages over neighbours.
+        self_loops: whether A has self-loops.
+        hops: applications of A in the first linear map that may be made ahead of training.
+        combine: "last" (A^hops X), "each" (X, A X, ..., A^hops X), or hops + 1 coefficients c (sum over l of
+            c_l A^l X).
+        fill: whether sparse features may be propagated ahead, which fills them up.
+    """
+
+    r: float = 0.5
+    self_loops: bool = True
+    hops: int = 0
+    combine: Combine = "last"
+    fill: bool = True
+
+    def spec(self) -> dict[str, Any]:
+        """The request in a specification; what is not said has its default."""
+        spec: dict[str, Any] = {"r": self.r, "hops": self.hops}
+        if not self.self_loops:
+            spec["self_loops"] = False
+        if self.combine != "last":
+            spec["combine"] = list(self.combine) if isinstance(self.combine, tuple) else self.combine
+        if not self.fill:
+            spec["fill"] = False
+        return spec
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> "Propagation":
+        """The request in a specification, which may say other things beside it."""
+        own = {name: spec[name] for name in cls.__dataclass_fields__ if name in spec}
+        if isinstance(own.get("combine"), list):
+            own["combine"] = tuple(own["combine"])
+        return cls(**own)

@@ -44,9 +44,9 @@ from pairs import (
 
 from fglbench import registry
 from fglbench.datasets.base import Graph
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import train
-from fglbench.federation.record import Result
 from fglbench.partition.base import assign_clients
 from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import numpy_stream

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fglbench.federation.federation import Federation
-from fglbench.methods.base import Step
+from fglbench.federation.step import Step
 from fglbench.seeding import torch_stream
 from fglbench.tasks.base import Objective
 

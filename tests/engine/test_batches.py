@@ -26,11 +26,11 @@ from torch.nn.functional import cross_entropy
 
 from fglbench import registry
 from fglbench.backbones.base import Backbone
-from fglbench.federation.batches import Batches, batches_of, sampled_mean
+from fglbench.engine.batches import Batches, batches_of, sampled_mean
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import train
 from fglbench.federation.propagation_batch import PropagationBatch
-from fglbench.federation.record import Result
 from fglbench.seeding import numpy_stream, torch_stream
 
 SIZE = 3

@@ -18,13 +18,13 @@ from safetensors.numpy import load_file
 from fglbench import registry
 from fglbench.config.expand import expand
 from fglbench.config.schema import Study
+from fglbench.engine.final import reading_logits
+from fglbench.engine.loop import train as run_rounds
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.final import reading_logits
-from fglbench.federation.loop import train as run_rounds
-from fglbench.federation.modes import set_mode
 from fglbench.federation.operators import csr_tensor
-from fglbench.federation.record import Result
 from fglbench.methods.fedgta import Graph, moments
+from fglbench.runtime.modes import set_mode
 from fglbench.stages.download import download
 from fglbench.stages.preprocess import preprocess
 from fglbench.stages.split import split

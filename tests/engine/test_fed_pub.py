@@ -12,17 +12,17 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy, logsigmoid
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.links import SampledPairs
-from fglbench.federation.loop import train
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import stack
-from fglbench.federation.record import Result
 from fglbench.methods.base import Round
 from fglbench.methods.fed_pub import MASK, Masked, random_graph
 from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import torch_stream
 from fglbench.tasks import task_of
+from fglbench.tasks.common.links import SampledPairs
 
 OWN = {"scale": 5.0, "l1": 0.02, "l2": 0.05, "blocks": 1}
 LINKS = task_of({"task": {"name": "link-prediction", "settings": {}}})

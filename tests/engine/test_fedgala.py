@@ -13,19 +13,19 @@ from federations import NONE, TASK, TRAIN, Case, backbone_of, beyond_a_cover, me
 from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GAE
 
-from fglbench.federation.combined import WithLinks
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.links import SampledPairs
-from fglbench.federation.loop import train
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import stack
-from fglbench.federation.record import Result
 from fglbench.methods import base
-from fglbench.methods._adaptive_mu import AdaptiveMu
-from fglbench.methods._holders import mean_of_holders
+from fglbench.methods.common.adaptive_mu import AdaptiveMu
+from fglbench.methods.common.holders import mean_of_holders
 from fglbench.methods.fedavg import client_weights
 from fglbench.methods.fedgala import anchor_links
 from fglbench.seeding import torch_stream
+from fglbench.tasks.common.combined import WithLinks
+from fglbench.tasks.common.links import SampledPairs
 from fglbench.tasks.node_classification import CrossEntropy
 
 SEED = 3

@@ -15,8 +15,8 @@ from test_strategies import assert_close_but_for_bytes, assert_oracle, differs, 
 from fglbench.federation.federation import Federation
 from fglbench.methods import base
 from fglbench.methods.fedgta import Graph, confidence, moments, propagate, similar
-from fglbench.single import run_cell
 from fglbench.storage import read_json, read_npz
+from fglbench.workflow.single import run_cell
 
 # The first client is the path 0 - 1 - 2, the second the triangle 3 - 4 - 5.
 SOFT = [[0.8, 0.2], [0.5, 0.5], [0.4, 0.6], [0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]

@@ -17,20 +17,20 @@ from test_laws import assert_same, make_five, run
 from test_strategies import SEED, SETTINGS, assert_oracle, plan_of
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
+from fglbench.engine.evaluation import Evaluator
+from fglbench.engine.loop import train
 from fglbench.errors import ComponentError
 from fglbench.federation.chunks import clients_at_once
-from fglbench.federation.evaluation import Evaluator
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import train
 from fglbench.federation.operators import SparseOperator, no_dropout
 from fglbench.federation.parameters import Parameters, stack
 from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
-from fglbench.federation.phases import Phase
 from fglbench.methods import base, fedsage_plus
-from fglbench.methods._generator import Generator, Hidden, Recovery, vectors_of
-from fglbench.methods._holders import mean_of_holders
-from fglbench.methods._mending import MEAN, impair, mend
-from fglbench.methods._nearest import Candidates, others_mean
+from fglbench.methods.common.generator import Generator, Hidden, Recovery, vectors_of
+from fglbench.methods.common.holders import mean_of_holders
+from fglbench.methods.common.mending import MEAN, impair, mend
+from fglbench.methods.common.nearest import Candidates, others_mean
+from fglbench.methods.common.phases import Phase
 from fglbench.methods.fedgl import nearest, pseudo_labels
 from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import derive, torch_stream
@@ -150,8 +150,8 @@ def test_nearest_of_other_clients_against_all_distances(monkeypatch: pytest.Monk
     dense = np.array([[0, 0], [4, 0], [0, 4], [1, 1], [5, 5]], dtype=np.float32)
     federation = replace(federation, x=sp.csr_matrix(dense) if sparse else dense)
     vectors = torch.tensor([[1.0, 0.0], [3.5, 3.5], [0.0, 3.0]])
-    monkeypatch.setattr("fglbench.methods._nearest._BLOCK", {"cpu": 4})
-    monkeypatch.setattr("fglbench.methods._nearest._FEWEST", 1)
+    monkeypatch.setattr("fglbench.methods.common.nearest._BLOCK", {"cpu": 4})
+    monkeypatch.setattr("fglbench.methods.common.nearest._FEWEST", 1)
     found = others_mean(
         Candidates(federation.features, federation.ptr, "cpu"), federation, vectors, np.array([0, 0, 1])
     )
@@ -420,7 +420,7 @@ def test_batches_to_score_a_rebuilt_graph_on_are_time_of_evaluation(
         return build(*arguments)
 
     monkeypatch.setattr(Evaluator, "_batches", slowly)
-    monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: seconds[0])
+    monkeypatch.setattr("fglbench.engine.loop.time.perf_counter", lambda: seconds[0])
     result = run(tiny.federation(), "fedgl", rounds=4)
     assert (result.train_seconds, result.eval_seconds) == (0.0, 4.0)
 

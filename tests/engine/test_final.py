@@ -9,10 +9,10 @@ from federations import TASK, TEST, Case, backbone_of, make_split, method_of, ra
 from torch_geometric.nn import GCNConv
 
 from fglbench.datasets.base import Graph
-from fglbench.federation.final import global_test, reading_logits
-from fglbench.federation.loop import train
+from fglbench.engine.final import global_test, reading_logits
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.record import Result
 from fglbench.stages.preprocess import load_federation, load_global_test, preprocess
 from fglbench.stages.split import load_split, split
 

@@ -25,10 +25,10 @@ from federations import (
 from test_oracle import BACKBONES
 from torch_geometric.nn import GCNConv, SAGEConv
 
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import train
 from fglbench.federation.propagation import normalised
-from fglbench.federation.record import Result
 from fglbench.methods import base
 from fglbench.partition.subgraph import induced_edges
 from fglbench.seeding import torch_stream

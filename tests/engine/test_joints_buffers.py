@@ -16,12 +16,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fglbench.backbones import mlp
-from fglbench.backbones.base import Dropout, Output
-from fglbench.federation.loop import train
+from fglbench.backbones.base import Dropout
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import PropagationBatch
-from fglbench.federation.record import Result
-from fglbench.federation.rounds import draw_clients
+from fglbench.federation.step import Output
 from fglbench.methods import base, fedavg
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings

@@ -14,13 +14,13 @@ from test_joints_steps import maml
 from test_laws import make_five
 from torch import Tensor
 
-from fglbench.federation.loop import train
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.phases import Phase
-from fglbench.federation.record import Result
 from fglbench.federation.schedule import LocalPrivacy, Schedule
 from fglbench.federation.server import ServerModel
 from fglbench.methods import base, fedavg
+from fglbench.methods.common.phases import Phase
 from fglbench.settings import ComponentSettings
 
 

@@ -8,8 +8,8 @@ from oracle import average
 from peers import SEED, adams, assert_weights, classes, peers_of, start_of, train
 from test_laws import HIDDEN, make_five, run
 
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.rounds import draw_clients
 from fglbench.methods import base
 
 SHARED = ["0.weight", "0.bias", "1.weight"]

@@ -11,10 +11,10 @@ from oracle import average
 from peers import SEED, adams, assert_weights, classes, peers_of, start_of, train
 from test_laws import make_five, run
 
-from fglbench.federation.phases import Patience, Phase, Settled, StopRule
-from fglbench.federation.rounds import draw_clients
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedavg
+from fglbench.methods.common.phases import Patience, Phase, Settled, StopRule
 
 NAN = np.nan
 

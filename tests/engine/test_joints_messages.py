@@ -11,7 +11,7 @@ from peers import SEED, Peer, adams, assert_weights, peers_of, perceptron, start
 from test_laws import make_five, run
 from torch.nn.functional import cross_entropy
 
-from fglbench.federation.rounds import draw_clients
+from fglbench.engine.rounds import draw_clients
 from fglbench.methods import base, fedavg
 from fglbench.seeding import numpy_stream
 

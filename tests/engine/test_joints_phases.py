@@ -26,13 +26,13 @@ from test_laws import HIDDEN, assert_close, logits_of, make_five, run
 from test_strategies import assert_close_but_for_bytes
 from torch.nn.functional import cross_entropy
 
+from fglbench.engine.loop import train
+from fglbench.engine.rounds import draw_clients
 from fglbench.errors import ComponentError
-from fglbench.federation.loop import train
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.phases import Phase
-from fglbench.federation.rounds import draw_clients
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedavg
+from fglbench.methods.common.phases import Phase
 from fglbench.settings import ComponentSettings
 
 BYTES = 4 * (6 * HIDDEN + HIDDEN + HIDDEN * 3 + 3)  # of a client's perceptron
@@ -125,7 +125,7 @@ def test_seconds_of_phases_add_up(five: Case, monkeypatch: pytest.MonkeyPatch) -
         def finish(self, phase: Phase, parameters: Parameters) -> None:
             clock[0] += 10
 
-    monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("fglbench.engine.loop.time.perf_counter", lambda: clock[0])
     result = run(five.federation("mlp"), Takes, "mlp")
     assert result.history["train_seconds"].tolist() == [101, 102, 113, 114, 115]
     assert [phase["train_seconds"] for phase in result.phases] == [12, 13]

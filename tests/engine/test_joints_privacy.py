@@ -13,12 +13,12 @@ from scipy.stats import kstest, laplace
 from test_joints_leaving import After
 from test_laws import make_five, run
 
+from fglbench.engine.privacy import Noise
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.phases import Phase
-from fglbench.federation.privacy import Noise
-from fglbench.federation.rounds import draw_clients
 from fglbench.federation.schedule import LocalPrivacy, Schedule
 from fglbench.methods import base, fedavg, fedper
+from fglbench.methods.common.phases import Phase
 
 CLIP, HARDLY_ANY = 0.01, 1e-9
 

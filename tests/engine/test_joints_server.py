@@ -11,8 +11,8 @@ from peers import CLASSES, SEED, Peer, Weights, adams, assert_weights, classes, 
 from test_laws import make_five, run
 from torch import Tensor
 
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.rounds import draw_clients
 from fglbench.federation.server import ServerModel
 from fglbench.methods import base, fedavg
 from fglbench.seeding import torch_stream
@@ -186,6 +186,6 @@ def test_its_seconds_are_the_servers(five: Case, monkeypatch: pytest.MonkeyPatch
         def client_update(self, round: base.ClientRound, current: Parameters) -> None:
             clock[0] += 100
 
-    monkeypatch.setattr("fglbench.federation.loop.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("fglbench.engine.loop.time.perf_counter", lambda: clock[0])
     result = run(five.federation("mlp"), Takes, "mlp", rounds=2)
     assert (result.server_seconds, result.train_seconds) == (6, 226)

@@ -11,12 +11,12 @@ from oracle import average
 from peers import SEED, Peer, classes, peers_of, start_of
 from test_laws import make_five, run
 
-from fglbench.federation.local import Losses, gradients_of
+from fglbench.engine.local import Losses, gradients_of
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.phases import Phase
-from fglbench.federation.rounds import draw_clients
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedavg
+from fglbench.methods.common.phases import Phase
 
 INNER = 0.5  # rate of the step ahead
 

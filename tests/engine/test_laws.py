@@ -32,14 +32,14 @@ from federations import (
 
 from fglbench import registry
 from fglbench.datasets.base import Graph
+from fglbench.engine.local import Trained
+from fglbench.engine.loop import train
+from fglbench.engine.record import Recorder, Result
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.chunks import clients_at_once
 from fglbench.federation.federation import Federation
-from fglbench.federation.local import Trained
-from fglbench.federation.loop import train
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.record import Recorder, Result
-from fglbench.federation.rounds import draw_clients
 from fglbench.methods import base, fedavg
 from fglbench.seeding import torch_stream
 from fglbench.settings import ComponentSettings
@@ -641,7 +641,7 @@ def test_mixing_matrices_are_recorded(five: Case) -> None:
 def test_of_many_clients_only_the_rounds_of_the_readings_are_recorded(
     five: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fglbench.federation.record.MOST_CLIENTS_IN_EVERY_ROUND", 4)
+    monkeypatch.setattr("fglbench.engine.record.MOST_CLIENTS_IN_EVERY_ROUND", 4)
     result = run(five.federation(), Shift, rounds=12)
     rounds = result.mixing["rounds"].tolist()
     assert rounds == sorted(set(result.rounds.values()))

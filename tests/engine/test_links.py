@@ -15,18 +15,18 @@ from torch_geometric.nn import GAE, VGAE, InnerProductDecoder
 
 from fglbench import registry
 from fglbench.backbones.base import Backbone
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.links import AllPairs, InnerProducts, SampledPairs
-from fglbench.federation.loop import train
 from fglbench.federation.operators import ClientDropout, no_dropout
 from fglbench.federation.parameters import stack
-from fglbench.federation.record import Result
-from fglbench.methods.base import Step
+from fglbench.federation.step import Step
 from fglbench.partition.ratios import TEST, VAL
 from fglbench.seeding import torch_stream
 from fglbench.stages.preprocess import load_federation
 from fglbench.tasks import task_of
 from fglbench.tasks.base import Task
+from fglbench.tasks.common.links import AllPairs, InnerProducts, SampledPairs
 
 HIDDEN = 8
 

@@ -14,10 +14,10 @@ from federations import TASK, Case, backbone_of, method_of, schedule_of, tiny_ca
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fglbench.cli import main
-from fglbench.federation.loop import train
-from fglbench.federation.modes import before_torch, set_mode
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.parameters import mix
-from fglbench.federation.record import Result
+from fglbench.runtime.modes import before_torch, set_mode
 from fglbench.seeding import torch_stream
 
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")]

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn import GATv2Conv, GCNConv, TransformerConv
 
+from fglbench.backbones.common.modules import ModuleBackbone
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import train
-from fglbench.federation.modules import ModuleBackbone
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.record import Result
 from fglbench.settings import ComponentSettings, Field, Propagation
 
 LAYERS: Mapping[str, type[nn.Module]] = {"GCNConv": GCNConv, "GATv2Conv": GATv2Conv, "TransformerConv": TransformerConv}

@@ -16,7 +16,7 @@ from fglbench.federation.optimiser import OPTIMISERS
 from fglbench.federation.parameters import mix, rows_of, stack, take
 from fglbench.federation.propagation import normalised
 from fglbench.federation.propagation_batch import propagation_batch
-from fglbench.requests import Propagation
+from fglbench.settings import Propagation
 from fglbench.stages.preprocess import row_normalised
 
 PTR = [0, 4, 4, 9]  # the second client has no row

@@ -12,9 +12,9 @@ from federations import TASK, Case, backbone_of, case_of, method_of, schedule_of
 from pairs import dealt, parameters
 
 from fglbench.datasets.base import load_graph
-from fglbench.federation.loop import train
+from fglbench.engine.loop import train
+from fglbench.engine.rounds import draw_clients
 from fglbench.federation.operators import no_dropout
-from fglbench.federation.rounds import draw_clients
 from fglbench.seeding import torch_stream
 from fglbench.stages.download import download
 from fglbench.stages.split import load_split, split

@@ -13,19 +13,19 @@ from fglbench import registry
 from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.config.schema import Study
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
 from fglbench.errors import ConfigError
 from fglbench.federation.federation import Federation
-from fglbench.federation.loop import train
-from fglbench.federation.record import Result
-from fglbench.single import run_cell
 from fglbench.tasks import task_of
+from fglbench.workflow.single import run_cell
 
 EGO = '''"""GraphSAGE on ego-graphs: every node of a tree reads the mean of its children."""
 
 import torch
 
 from fglbench.backbones import base
-from fglbench.backbones.base import Output
+from fglbench.federation.step import Output
 from fglbench.samplers import sampler_of
 from fglbench.samplers.tree import level_sizes
 from fglbench.settings import Field, Propagation, SampledSettings
@@ -163,7 +163,7 @@ def test_links_are_predicted_from_samples_whatever_the_batches_of_evaluation(
         return train(federation, method_of(federation, backbone, "fedavg"), task, schedule_of(), 0, chunk_clients=chunk)
 
     together = trained()
-    monkeypatch.setattr("fglbench.federation.samples._EVALUATED_AT_ONCE", 7)
+    monkeypatch.setattr("fglbench.engine.samples._EVALUATED_AT_ONCE", 7)
     for other in (trained(), trained(1)):
         np.testing.assert_allclose(other.predictions["last"], together.predictions["last"], atol=1e-4)
     assert federation.pairs is not None

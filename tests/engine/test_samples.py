@@ -13,10 +13,10 @@ from federations import TASK, TRAIN, Case, case_of, random_graph
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fglbench.federation import samples as samples_module
+from fglbench.engine import samples as samples_module
+from fglbench.engine.samples import SampleBatch, Samples, evaluation_samples, sample_batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.partly_dense import PartlyDense
-from fglbench.federation.samples import SampleBatch, Samples, evaluation_samples, sample_batch
 from fglbench.samplers.tree import Sampler, Settings, level_sizes
 from fglbench.seeding import numpy_stream
 

@@ -10,9 +10,9 @@ import torch
 from federations import TASK, TRAIN, Case, backbone_of, method_of, schedule_of
 from test_laws import assert_close, assert_same, make_five, run
 
-from fglbench.federation.loop import train
-from fglbench.federation.record import Result
-from fglbench.federation.rounds import draw_clients
+from fglbench.engine.loop import train
+from fglbench.engine.record import Result
+from fglbench.engine.rounds import draw_clients
 from fglbench.methods import base
 from fglbench.methods.gcfl import minimum_cut
 from fglbench.methods.gcfl_plus import warping_distances

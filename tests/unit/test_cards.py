@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fglbench.cards import VARIABLE, CardError, claimed_card, given_by_scheduler, list_cards
+from fglbench.runtime.devices import VARIABLE, CardError, claimed_card, given_by_scheduler, list_cards
 
 JOB = """
 import os, sys, time
 from pathlib import Path
-from fglbench.cards import claimed_card
+from fglbench.runtime.devices import claimed_card
 with claimed_card("auto", int(sys.argv[2]), Path(sys.argv[1])) as card:
     assert "torch" not in sys.modules
     began = time.time()
@@ -108,7 +108,7 @@ def test_of_several_cards_from_a_scheduler_each_job_sees_one(two_cards, monkeypa
 
 def test_locks_are_where_all_jobs_of_a_machine_look(two_cards, monkeypatch):
     """Also those whose scheduler gives each a folder of its own for temporary files."""
-    asked = "from fglbench.cards import _LOCKS; print(_LOCKS)"
+    asked = "from fglbench.runtime.devices import _LOCKS; print(_LOCKS)"
     seen = set()
     for name in ("one", "two"):
         monkeypatch.setenv("TMPDIR", str(two_cards.parent / name))

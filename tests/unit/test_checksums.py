@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from fglbench.checksums import check_file, check_listed, check_made
 from fglbench.config.expand import Expansion, expand
 from fglbench.config.schema import Study
 from fglbench.datasets.base import load_graph
 from fglbench.errors import StorageError
+from fglbench.records.checksums import check_file, check_listed, check_made
 from fglbench.reporting.records import load_study
-from fglbench.single import run_cell
 from fglbench.stages.collect import collect
 from fglbench.stages.download import download
 from fglbench.stages.evaluate import evaluate
@@ -25,6 +24,7 @@ from fglbench.stages.split import split
 from fglbench.stages.train import train
 from fglbench.stages.verify import find_damage
 from fglbench.storage import hash_file, read_json, read_npz, write_json, write_npz
+from fglbench.workflow.single import run_cell
 
 CELL: dict[str, Any] = {
     "datasets": ["karate"],

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fglbench import child
-from fglbench.child import after, run_in_child
 from fglbench.errors import ConfigError, FglbenchError, PartitionError
+from fglbench.runtime import child
+from fglbench.runtime.child import after, run_in_child
 
 ROOT = Path(__file__).resolve().parents[2]
 

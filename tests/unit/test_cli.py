@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from synthetic_records import full_study, write_study
 
-from fglbench import child
 from fglbench.cli import main
 from fglbench.commands import doctor, overrides
 from fglbench.errors import ConfigError
+from fglbench.runtime import child
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--dataset", "sbm", "--set", "dataset.nodes=200", "--set", "dataset.features=8", "--set", "dataset.classes=3"]

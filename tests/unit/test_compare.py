@@ -9,10 +9,10 @@ import pytest
 from synthetic_records import frame, run_rows, study_of, table_spec
 
 from fglbench.errors import ConfigError, StorageError
+from fglbench.evaluation.quantities import quantity
 from fglbench.reporting.compare import VERDICTS, compare, summary
 from fglbench.reporting.comparison_tables import comparison_sheet
 from fglbench.reporting.figures_scatter import Point, scatter
-from fglbench.reporting.quantities import quantity
 from fglbench.reporting.reference import COLUMNS, load_reference, printed_numbers
 from fglbench.reporting.sheets import RENDERERS
 from fglbench.reporting.terminal import to_text

@@ -9,14 +9,14 @@ from own_files import read_again
 
 from fglbench import registry
 from fglbench.cli import main
-from fglbench.component_files import KEY, changes, own_files
 from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.config.schema import Components, Study
 from fglbench.errors import ConfigError
-from fglbench.single import run_cell
+from fglbench.records.component_files import KEY, changes, own_files
 from fglbench.stages.run_record import differences
 from fglbench.storage import hash_file, read_json, write_json
+from fglbench.workflow.single import run_cell
 
 PACKAGE = Path(registry.__file__).parent
 SHIPPED = {"method": "fedavg", "backbone": "gcn", "scheme": "random", "dataset": "karate"}

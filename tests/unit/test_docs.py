@@ -12,15 +12,15 @@ import scipy.sparse as sp
 import yaml
 
 from fglbench import registry
-from fglbench.config import plan
 from fglbench.config.load import load_study
-from fglbench.config.plan import Plan
 from fglbench.config.searches import plan_searches
 from fglbench.datasets import catalogue
 from fglbench.reporting.reference import COLUMNS, load_reference
 from fglbench.settings import SamplerSettings
-from fglbench.single import run_cell
 from fglbench.storage import read_npz
+from fglbench.workflow import plan
+from fglbench.workflow.plan import Plan
+from fglbench.workflow.single import run_cell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-method.md"
 

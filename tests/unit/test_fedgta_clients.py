@@ -15,8 +15,8 @@ from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import load_graph
 from fglbench.datasets.spec import Counts
 from fglbench.errors import DataError
-from fglbench.single import run_cell
 from fglbench.stages.download import download
+from fglbench.workflow.single import run_cell
 
 NODES, CLIENTS, ROLES = 30, 2, ("train", "val", "test")
 PAIRS = np.array([[node, (node + step) % NODES] for node in range(NODES) for step in (1, 2)]).T

@@ -7,13 +7,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from fglbench import child
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import PartitionError
 from fglbench.partition import communities
-from fglbench.partition._search import louvain_communities
 from fglbench.partition.base import assign_clients
 from fglbench.partition.schemes.louvain import cut, deal
+from fglbench.partition.search import louvain_communities
+from fglbench.runtime import child
 
 ALGORITHMS = ["python-louvain", "igraph", "igraph-leiden"]
 

@@ -11,14 +11,14 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from fglbench import child
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import DiskError, PartitionError, ResourceError
-from fglbench.partition import _child
-from fglbench.partition._search import metis_membership
+from fglbench.partition import child as _child
 from fglbench.partition.base import assign_clients, parts_of
 from fglbench.partition.schemes import metis
 from fglbench.partition.schemes.metis import compressed, fill_empty
+from fglbench.partition.search import metis_membership
+from fglbench.runtime import child
 
 
 def graph_of(network: nx.Graph) -> Graph:
@@ -127,7 +127,7 @@ def test_the_child_ends_with_its_parent(tmp_path):
     sleeps = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
     (tmp_path / "sleeper.py").write_text(f"def sleep():\n    {sleeps}\n")
     program = (
-        "import sleeper; from fglbench.partition._child import in_child; in_child(sleeper.sleep, {}, {}, 600, 'it')"
+        "import sleeper; from fglbench.partition.child import in_child; in_child(sleeper.sleep, {}, {}, 600, 'it')"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env=environment)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fglbench.out_of_memory import is_out_of_memory
+from fglbench.runtime.out_of_memory import is_out_of_memory
 
 RAN_OUT = [
     MemoryError(),

@@ -18,9 +18,9 @@ from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import load_graph
 from fglbench.datasets.own import from_arrays
 from fglbench.errors import ComponentError, ConfigError, DataError
-from fglbench.single import run_cell
 from fglbench.stages.download import download
 from fglbench.storage import read_npz
+from fglbench.workflow.single import run_cell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-dataset.md"
 

@@ -18,9 +18,9 @@ from fglbench.config.load import load_config
 from fglbench.errors import ConfigError, PartitionError
 from fglbench.partition.files import read_partition, write_partition
 from fglbench.partition.stored import StoredPartition
-from fglbench.single import run_cell
 from fglbench.stages.collect import collect
 from fglbench.storage import read_json, read_npz
+from fglbench.workflow.single import run_cell
 
 FORMATS = (".npz", ".csv", ".json")
 EVERYTHING = StoredPartition(

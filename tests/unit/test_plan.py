@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from fglbench.config.plan import Plan
-from fglbench.config.printed import COLUMNS
+from fglbench.config.validation.reference import COLUMNS
 from fglbench.errors import ConfigError
 from fglbench.stages.failures import note
+from fglbench.workflow.plan import Plan
 
 VALUES: dict[str, Any] = {
     "datasets": ["karate"],

@@ -11,7 +11,7 @@ from fglbench import registry
 from fglbench.datasets.base import Graph, canonical_edges, save_graph
 from fglbench.errors import DataError
 from fglbench.federation.propagation import normalised, pays, propagated_features
-from fglbench.requests import Propagation
+from fglbench.settings import Propagation
 from fglbench.stages.preprocess import FILE, preprocess, row_normalised, split_of
 from fglbench.stages.split import split
 from fglbench.storage import read_json, read_npz

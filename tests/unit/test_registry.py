@@ -112,7 +112,7 @@ def test_reading_all_declarations_imports_neither_torch_nor_mlflow():
         "for kind in registry.KINDS:\n"
         "    for name in registry.names(kind):\n"
         "        registry.declaration(kind, name)\n"
-        "import fglbench.config.plan\n"
+        "import fglbench.workflow.plan\n"
         "print(sorted({'torch', 'mlflow', 'torch_geometric', 'pandas', 'matplotlib'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

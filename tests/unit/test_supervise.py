@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from fglbench import registry
-from fglbench.single import one_cell, prepare
 from fglbench.stages.run_record import describe
 from fglbench.stages.supervise import TrainingError, train_supervised
 from fglbench.storage import hash_arrays, read_json, read_npz
+from fglbench.workflow.single import one_cell, prepare
 
 SEEDS, CLIENTS, ROUNDS, EPOCHS = 2, 4, 3, 1
 METHOD = '''

@@ -4,11 +4,10 @@ from typing import get_args
 
 import pytest
 
-from fglbench import synonyms
 from fglbench.commands.components import KINDS, names
 from fglbench.config.schema import Config, Training
-from fglbench.errors import suggest
-from fglbench.reporting.quantities import QUANTITIES
+from fglbench.errors import SYNONYMS, suggest
+from fglbench.evaluation.quantities import QUANTITIES
 
 DEVICES = list(get_args(Config.model_fields["device"].annotation))
 COMPONENTS = {kind: names(kind) for kind in KINDS}
@@ -47,6 +46,6 @@ def test_a_word_that_means_nothing_here_is_not_guessed():
 def test_the_table_leads_to_valid_names_only_and_shadows_none():
     keys = [*Config.model_fields, *Training.model_fields]
     valid = {*DEVICES, *QUANTITIES, *keys, *KINDS, *(name for found in COMPONENTS.values() for name in found)}
-    words = " ".join(synonyms._WORDS.values()).split()
-    assert set(synonyms._WORDS) <= valid
+    words = " ".join(SYNONYMS.values()).split()
+    assert set(SYNONYMS) <= valid
     assert not set(words) & valid

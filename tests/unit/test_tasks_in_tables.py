@@ -10,12 +10,12 @@ from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.errors import ConfigError
 from fglbench.reporting.records import load_study
-from fglbench.single import run_cell
 from fglbench.stages.collect import collect
 from fglbench.stages.figures import make_figures
 from fglbench.stages.tables import make_tables
 from fglbench.storage import read_json
 from fglbench.tracking.runs import tracked_runs
+from fglbench.workflow.single import run_cell
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_one_study_has_tables_and_figures_of_nodes_and_of_links(tmp_path: Path) 
 def test_identity_features_are_refused_where_their_parameters_would_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fglbench.federation.memory.memory_mb", lambda device: 64)
+    monkeypatch.setattr("fglbench.runtime.memory.memory_mb", lambda device: 64)
     features = {"protocol": {"features": "identity"}, "backbones": [{"name": "mlp", "hidden": 512}]}
     sbm = {"datasets": [{"name": "sbm", "nodes": 20_000, "classes": 3, "average_degree": 2.0, "features": 4}]}
     done = run_cell(values(**features, **sbm), tmp_path)

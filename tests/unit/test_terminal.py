@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from synthetic_records import full_study, write_study
 
-from fglbench import terminal
 from fglbench.reporting.outcomes import OUTCOMES
+from fglbench.runtime import terminal
 
 ENCODINGS = [
     ("ascii", {"PYTHONIOENCODING": "ascii"}),

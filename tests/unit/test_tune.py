@@ -12,16 +12,16 @@ import optuna
 import pytest
 import yaml
 
-from fglbench import tuning
 from fglbench.cli import main
 from fglbench.config.expand import expand
 from fglbench.config.load import load_study
 from fglbench.config.schema import Config
 from fglbench.config.searches import plan_searches
 from fglbench.errors import ConfigError
-from fglbench.single import Single, run_single
 from fglbench.storage import write_json
-from fglbench.tuning import run_search, write_tuned
+from fglbench.tuning import search as tuning
+from fglbench.tuning.search import run_search, write_tuned
+from fglbench.workflow.single import Single, run_single
 
 STUDY = {
     "datasets": ["karate"],

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fglbench import workplace
 from fglbench.storage import read_json, write_json
-from fglbench.workplace import BusyError, claim, look, set_back_times
+from fglbench.workflow import run_lock as workplace
+from fglbench.workflow.run_lock import BusyError, claim, look, set_back_times
 
-HOLD = "import sys, time; from pathlib import Path; from fglbench.workplace import claim; claim(Path(sys.argv[1])); "
+HOLD = "import sys, time; from pathlib import Path\n"
+HOLD += "from fglbench.workflow.run_lock import claim; claim(Path(sys.argv[1])); "
 
 
 @pytest.fixture

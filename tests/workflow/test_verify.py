@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from fglbench.cli import main
-from fglbench.single import run_cell
 from fglbench.stages.verify import find_damage
 from fglbench.storage import read_npz, write_npz
+from fglbench.workflow.single import run_cell
 
 from .conftest import job_counts, run_snakemake
 

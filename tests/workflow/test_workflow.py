@@ -236,7 +236,7 @@ def test_parsing_imports_neither_torch_nor_mlflow(tmp_path: Path):
     planned = run_snakemake(tmp_path, "-n", "--quiet", PYTHONPROFILEIMPORTTIME="1")
     assert planned.returncode == 0
     imported = set(re.findall(r"\| +([\w.]+)$", planned.stderr, flags=re.M))
-    assert "fglbench.config.plan" in imported
+    assert "fglbench.workflow.plan" in imported
     assert not {"torch", "mlflow", "torch_geometric", "matplotlib"} & imported
 
 

@@ -11,15 +11,15 @@ sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from fglbench.config.identity import COLLECT_VERSION, EVALUATE_VERSION, REPORT_VERSION, TRACK_VERSION
 from fglbench.config.load import typed
-from fglbench.config.plan import Plan
+from fglbench.workflow.plan import Plan
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import FRAMES, figure_files, table_files
 from fglbench.stages.failures import FORCED, told
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
-from fglbench.terminal import show_anything
+from fglbench.runtime.terminal import show_anything
 from fglbench.tracking.postponed import failed_imports
-from fglbench.workplace import claim, look, set_back_times
+from fglbench.workflow.run_lock import claim, look, set_back_times
 
 STUDIES = Path(workflow.basedir) / "workflow" / "studies"
 REFERENCES = STUDIES / "reference"

@@ -6,7 +6,7 @@ from fglbench.config.schema import Study
 from fglbench.config.searches import plan_searches
 from fglbench.registry import use_folders
 from fglbench.stages.job import logged
-from fglbench.tuning import write_tuned
+from fglbench.tuning.search import write_tuned
 
 with logged(snakemake.log[0]):
     use_folders([Path(folder) for folder in snakemake.params.components])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fglbench.component_files import changes, own_files
+from fglbench.records.component_files import changes, own_files
 from fglbench.registry import use_folders
 from fglbench.stages.failures import note, only_failed
 from fglbench.stages.job import finish, logged, not_run_seeds

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from fglbench.cards import claimed_card
 from fglbench.config.schema import Study
 from fglbench.config.searches import plan_searches
 from fglbench.config.tuned import shipped_searches
-from fglbench.processes import limit_memory
 from fglbench.registry import use_folders
+from fglbench.runtime.devices import claimed_card
+from fglbench.runtime.processes import limit_memory
 from fglbench.stages import failures
 from fglbench.stages.job import logged
-from fglbench.tuning import run_search
+from fglbench.tuning.search import run_search
 
 with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.params.jobs_per_card):
     use_folders([Path(folder) for folder in snakemake.params.components])

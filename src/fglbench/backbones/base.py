@@ -11,7 +11,6 @@ leading client axis, and nothing may mix the rows of two clients but the operato
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,34 +23,15 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.operators import ClientDropout, NoDropout
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import DrawNeighbours, propagation_batch
-from fglbench.requests import Propagation
+from fglbench.federation.step import Output as Output
 from fglbench.samplers.base import Sampler
+from fglbench.settings import Propagation
 
 EMBEDDING = 64
 """Width of the embeddings of a backbone without a setting `hidden`."""
 
 Dropout: TypeAlias = ClientDropout | NoDropout
 """`dropout(x, ptr)` for rows grouped by client; `dropout.training` says whether a pass belongs to a training step."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a forward pass gives, for the output rows of its batch.
-
-    Attributes:
-        logits: [outputs, classes] float32.
-        hidden: the representation before the classifier, [rows of the level it lives on, width] float32; the logits
-            themselves where the classifier is the only layer.
-        hidden_level: that level of the batch.
-        buffers: new values [S, ...] of buffers that a training pass updates.
-        penalty: [S] what the model itself adds to the loss of its clients in a training pass.
-    """
-
-    logits: Tensor
-    hidden: Tensor
-    hidden_level: int = 0
-    buffers: Parameters = field(default_factory=dict)
-    penalty: Tensor | None = None
 
 
 class Backbone(ABC):

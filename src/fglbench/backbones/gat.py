@@ -18,10 +18,11 @@ from torch import Tensor
 from torch.nn.functional import elu
 
 from fglbench.backbones import base
-from fglbench.backbones.base import Dropout, Output
+from fglbench.backbones.base import Dropout
 from fglbench.federation.attention import attend
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.federation.step import Output
 from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 2

@@ -16,10 +16,11 @@ from typing import Literal
 import torch
 
 from fglbench.backbones import base
-from fglbench.backbones.base import Dropout, Output
+from fglbench.backbones.base import Dropout
 from fglbench.federation.normalisation import batch_norms, starts, statistics
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.federation.step import Output
 from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1

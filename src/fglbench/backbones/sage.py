@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from fglbench.backbones import base
-from fglbench.backbones.base import Dropout, Output
+from fglbench.backbones.base import Dropout
 from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import PropagationBatch
+from fglbench.federation.step import Output
 from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 1

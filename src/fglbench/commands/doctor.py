@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from fglbench.child import nothing, run_in_child
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import StorageError
+from fglbench.runtime.child import nothing, run_in_child
 from fglbench.storage import check_writable
 
 NOT_NEEDED = ("torch-scatter", "torch-sparse", "pyg-lib")

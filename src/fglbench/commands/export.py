@@ -25,9 +25,9 @@ def run(args: argparse.Namespace) -> int:
     """
     from fglbench.partition.files import check_format, write_partition
     from fglbench.partition.stored import StoredPartition
-    from fglbench.single import divide, one_cell
     from fglbench.stages.split import load_split
     from fglbench.storage import check_writable, hash_file, read_json
+    from fglbench.workflow.single import divide, one_cell
 
     path = Path(args.file)
     check_format(path)

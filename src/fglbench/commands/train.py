@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.commands import components, overrides
-from fglbench.reporting.quantities import Quantity, quantity
+from fglbench.evaluation.quantities import Quantity, quantity
 
 TRAINING = {
     "rounds": (int, "communication rounds"),
@@ -120,10 +120,10 @@ def _given(args: argparse.Namespace, names: dict[str, Any]) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the cell; exit status 1 where its outcome is not ok."""
-    from fglbench.cards import claimed_card
     from fglbench.config.schema import Training
-    from fglbench.single import run_cell, terminal_progress
+    from fglbench.runtime.devices import claimed_card
     from fglbench.storage import check_writable
+    from fglbench.workflow.single import run_cell, terminal_progress
 
     check_writable(Path(args.results))
     values = values_of(args)

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 from fglbench.commands import components, places
 from fglbench.commands.train import positive
 from fglbench.errors import FglbenchError, suggest
-from fglbench.reporting.quantities import quantity
+from fglbench.evaluation.quantities import quantity
 
 if TYPE_CHECKING:
     from fglbench.config.searches import SearchPlan
@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
 
     Exit status 1 where no search found any, or settings were given up for an error.
     """
-    from fglbench.cards import claimed_card
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
     from fglbench.config.tuned import shipped_searches
+    from fglbench.runtime.devices import claimed_card
     from fglbench.storage import check_writable
 
     components.use_folders(args.components)
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         print("no search found settings: no trial ended well", file=sys.stderr)
         return 1
-    from fglbench.tuning import write_tuned
+    from fglbench.tuning.search import write_tuned
 
     target = results / "tune" / f"{path.stem}.yaml"
     write_tuned(searches, folder, target)
@@ -87,7 +87,7 @@ def _run_all(
     retry: bool,
 ) -> list[dict[str, Any]]:
     """First the searches that no other process is at, then those that others left."""
-    from fglbench.tuning import run_search
+    from fglbench.tuning.search import run_search
 
     records, waiting = [], []
     for search, patience_s in [(search, 0) for search in searches] + [(search, -1) for search in searches]:

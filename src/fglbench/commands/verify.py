@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fglbench.errors import StorageError
 from fglbench.storage import check_writable
-from fglbench.workplace import working_on
+from fglbench.workflow.run_lock import working_on
 
 
 def add(parser: argparse.ArgumentParser) -> None:

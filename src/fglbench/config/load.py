@@ -10,13 +10,14 @@ import yaml
 from pydantic import ValidationError
 
 from fglbench import registry
-from fglbench.config import problems as wording
-from fglbench.config.checks import shown_problems, study_problems
 from fglbench.config.files import read_yaml
-from fglbench.config.printed import reference_problems
 from fglbench.config.schema import Checked, Config, Study
 from fglbench.config.shown import with_shown
 from fglbench.config.tuned import with_tuned
+from fglbench.config.validation import study_problems
+from fglbench.config.validation.reference import reference_problems
+from fglbench.config.validation.tables import shown_problems
+from fglbench.config.validation.wording import sentences
 from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import ConfigError, suggest
 
@@ -145,7 +146,7 @@ def _validate(
     try:
         known = model.model_validate(values)
     except ValidationError as error:
-        found = wording.sentences(error, model, source)
+        found = sentences(error, model, source)
         try:
             known = model.model_validate(_without_errors(model, values, error))
         except ValidationError:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from fglbench.component_files import Trust
 from fglbench.federation.schedule import LocalPrivacy
 from fglbench.partition.split import SplitSettings
+from fglbench.records.component_files import Trust
 from fglbench.settings import Section
 from fglbench.tasks import DEFAULT_TASK
 
@@ -205,6 +205,10 @@ class Range(Section):
 
 
 Choices = dict[str, Annotated[list[Any], Field(min_length=1)] | Range]
+
+
+PARTS = ("settings", "backbone_settings", "training")
+"""The parts of a study that overrides and searches give values of."""
 
 
 class Search(Section):

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from fglbench.config.changes import PARTS
 from fglbench.config.entries import chosen
 from fglbench.config.expand import expand
 from fglbench.config.identity import slug
 from fglbench.config.merge import Combination, applying, grids_of, overrides_at, tasks_shown
-from fglbench.config.schema import Entry, Grid, Override, Range, Study, Tune
+from fglbench.config.schema import PARTS, Entry, Grid, Override, Range, Study, Tune
 from fglbench.tasks import selecting_metric
 
 Space = dict[str, list[Any] | Range]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from fglbench import registry
 from fglbench.config.merge import datasets_of_tasks
 from fglbench.config.schema import Checked
-from fglbench.reporting.quantities import quantity
+from fglbench.evaluation.quantities import quantity
 from fglbench.tasks import DEFAULT_TASK, selecting_metric
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from fglbench.config import problems as wording
-from fglbench.config.changes import override_problems
 from fglbench.config.files import read_yaml
 from fglbench.config.schema import Checked, Override, Study
+from fglbench.config.validation.overrides import override_problems
+from fglbench.config.validation.wording import sentences
 from fglbench.errors import ConfigError, suggest
 from fglbench.settings import Section
 
@@ -73,4 +73,4 @@ def _read(path: Path) -> TunedFile:
     try:
         return TunedFile.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise ConfigError(wording.sentences(error, TunedFile, str(path))) from error
+        raise ConfigError(sentences(error, TunedFile, str(path))) from error

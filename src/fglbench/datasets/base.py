@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.checksums import check_graph
 from fglbench.errors import DataError
+from fglbench.records.checksums import check_graph
 from fglbench.storage import hash_arrays, hash_file, read_json, read_npz, write_json, write_npz
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from fglbench.federation.federation import Federation
 from fglbench.federation.partly_dense import PartlyDense
 from fglbench.federation.propagation import Features
-from fglbench.requests import Propagation
+from fglbench.settings import Propagation
 
 _COPIES_OF_ROWS = 8  # activations, their gradients, dropout bits and masks of a layer
 _OPERATORS = 2  # one that reaches the outputs, one that reaches the rows below; each with its transpose

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from fglbench.evaluation.metrics import shares
 from fglbench.federation.propagation import Features, Propagated, normalised
 from fglbench.partition.links import Pairs
-from fglbench.requests import Propagation
+from fglbench.settings import Propagation
 
 
 @dataclass(frozen=True)

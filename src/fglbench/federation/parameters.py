@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.modes import full_precision
+from fglbench.runtime.modes import full_precision
 
 Parameters: TypeAlias = dict[str, Tensor]
 Rows: TypeAlias = slice | Tensor

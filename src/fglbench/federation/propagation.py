@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.requests import Propagation
+from fglbench.settings import Propagation
 
 if TYPE_CHECKING:  # which imports torch
     from fglbench.federation.partly_dense import PartlyDense

@@ -13,7 +13,7 @@ from fglbench.federation.attention import Edges
 from fglbench.federation.features import FeatureRows, feature_rows, times
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import SparseOperator, client_means, selection, stacked_bias, stacked_linear
-from fglbench.requests import Combine, Propagation
+from fglbench.settings import Combine, Propagation
 
 DrawNeighbours: TypeAlias = Callable[[sp.csr_matrix, np.ndarray, list[int]], sp.csr_matrix]
 

@@ -1,4 +1,4 @@
-"""The contract of a method: a few small pieces around the one round loop (`federation/loop.py`).
+"""The contract of a method: a few small pieces around the one round loop (`engine/loop.py`).
 
 A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` and `class Method(base.Method)`; with
 `CENTRALISED = True` the method is trained on the whole graph as a federation of one client. Every hook below has a
@@ -8,55 +8,24 @@ counts in bytes; a method that aggregates none says so by `groups`.
 Hooks of the clients see their parameters; hooks of the server see what clients uploaded, and nothing else.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.backbones.base import Backbone, Output
-from fglbench.federation.batch import Batch
+from fglbench.backbones.base import Backbone
 from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
-from fglbench.federation.phases import Phase, training_phase
 from fglbench.federation.schedule import Schedule
-
-Messages: TypeAlias = Mapping[str, Tensor | Sequence[Tensor]]
-"""What S clients receive beside the parameters, by name: [S, ...], or a tensor for each where sizes differ."""
+from fglbench.federation.step import Messages as Messages
+from fglbench.federation.step import Step as Step
+from fglbench.methods.common.phases import Phase, training_phase
 
 SHARED = "shared"
 """The group that all parameters are in, unless a method says otherwise."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One local step of some clients, as the loss and gradient hooks see it.
-
-    Attributes:
-        seed: of the cell; a loss that draws derives streams of each client from it, the round and the epoch.
-        round: 0-based, of the phase.
-        epoch: 0-based local epoch.
-        clients: [S] int64 ids of the clients in this step; they may be a chunk of the round's clients.
-        parameters: the current parameters, [S, ...] leaves under autograd, and the buffers.
-        received: the same at the start of the round, [S, ...] constants.
-        downloads: what `download` gave these clients.
-        output: logits [outputs, classes] of the batch's output rows, and the representation before the classifier.
-        batch: the rows the step computes on.
-        schedule: rounds and local optimiser.
-    """
-
-    seed: int
-    round: int
-    epoch: int
-    clients: np.ndarray
-    parameters: Parameters
-    received: Parameters
-    downloads: Messages
-    output: Output
-    batch: Batch
-    schedule: Schedule
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglbench.backbones.base import Backbone, Dropout, Output
+from fglbench.backbones.base import Backbone, Dropout
 from fglbench.federation.federation import Federation
-from fglbench.federation.modes import full_precision
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, take
+from fglbench.federation.step import Output
 from fglbench.methods import base
+from fglbench.runtime.modes import full_precision
 from fglbench.seeding import derive, numpy_stream
 from fglbench.settings import ComponentSettings, Field
 

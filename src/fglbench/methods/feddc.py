@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fglbench.federation.parameters import Parameters, by_client, rows_of, weighted_sum
 from fglbench.methods import base, fedavg
-from fglbench.methods._mean_gradients import MeanGradients
+from fglbench.methods.common.mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

@@ -42,16 +42,16 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from fglbench.federation.combined import WithLinks
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
-from fglbench.federation.phases import Phase, Settled, training_phase
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedavg
-from fglbench.methods._edges import with_more_edges
-from fglbench.methods._holders import mean_of_holders
+from fglbench.methods.common.edges import with_more_edges
+from fglbench.methods.common.holders import mean_of_holders
+from fglbench.methods.common.phases import Phase, Settled, training_phase
 from fglbench.settings import ComponentSettings, Field
+from fglbench.tasks.common.combined import WithLinks
 from fglbench.tasks.node_classification import CrossEntropy
 
 VERSION = 1

@@ -38,9 +38,10 @@ from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
-from fglbench.methods import _aggregated, base
-from fglbench.methods._edges import with_more_edges
-from fglbench.methods._holders import mean_of_holders
+from fglbench.methods import base
+from fglbench.methods.common import aggregated as _aggregated
+from fglbench.methods.common.edges import with_more_edges
+from fglbench.methods.common.holders import mean_of_holders
 from fglbench.partition.ratios import TRAIN
 from fglbench.settings import AggregatedSettings, Field
 

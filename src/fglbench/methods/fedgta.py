@@ -38,11 +38,11 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from fglbench.federation.federation import Federation
-from fglbench.federation.modes import full_precision
 from fglbench.federation.operators import SparseOperator, client_means
 from fglbench.federation.parameters import rows_of
 from fglbench.methods import base
 from fglbench.partition.ratios import TRAIN
+from fglbench.runtime.modes import full_precision
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

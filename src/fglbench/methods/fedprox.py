@@ -11,7 +11,8 @@ Defaults:
 """
 
 from fglbench.federation.parameters import Parameters
-from fglbench.methods import _adaptive_mu, base
+from fglbench.methods import base
+from fglbench.methods.common import adaptive_mu as _adaptive_mu
 from fglbench.settings import AveragedSettings, Field
 
 VERSION = 1

@@ -4,7 +4,7 @@ The same as `aggregation` by itself on the backbone sage; this name refuses othe
 """
 
 from fglbench.backbones import sage
-from fglbench.methods import _aggregated
+from fglbench.methods.common import aggregated as _aggregated
 from fglbench.settings import AggregatedSettings
 
 VERSION = 1

@@ -42,11 +42,11 @@ import torch
 
 from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters, rows_of, take
-from fglbench.federation.phases import Phase
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedsage
-from fglbench.methods._generator import Exchange, Generator, Recovery
-from fglbench.methods._mending import mend, some_clients
+from fglbench.methods.common.generator import Exchange, Generator, Recovery
+from fglbench.methods.common.mending import mend, some_clients
+from fglbench.methods.common.phases import Phase
 from fglbench.settings import AggregatedSettings, Field
 
 VERSION = 4

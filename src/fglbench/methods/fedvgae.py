@@ -36,7 +36,7 @@ from torch import Tensor
 
 from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base, fedavg
-from fglbench.methods._contrast import Contrast
+from fglbench.methods.common.contrast import Contrast
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

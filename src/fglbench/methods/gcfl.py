@@ -31,9 +31,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglbench.federation.modes import full_precision
 from fglbench.federation.parameters import Parameters, where
 from fglbench.methods import base
+from fglbench.runtime.modes import full_precision
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

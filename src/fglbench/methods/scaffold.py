@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fglbench.federation.parameters import Parameters, rows_of, weighted_sum
 from fglbench.methods import base
-from fglbench.methods._mean_gradients import MeanGradients
+from fglbench.methods.common.mean_gradients import MeanGradients
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

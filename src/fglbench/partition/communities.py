@@ -13,8 +13,8 @@ from importlib.metadata import version
 import numpy as np
 
 from fglbench.datasets.base import Graph
-from fglbench.partition._child import in_child
-from fglbench.partition._search import louvain_communities
+from fglbench.partition.child import in_child
+from fglbench.partition.search import louvain_communities
 from fglbench.settings import CommunitySettings
 
 TIME_LIMIT_S = 7200

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fglbench.evaluation.quantities import OF_RUNS, Quantity
 from fglbench.evaluation.statistics import critical_difference, friedman, mean_ranks, paired_differences
 from fglbench.reporting.cells import Cell
 from fglbench.reporting.marks import ALIKE, competes
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.quantities import OF_RUNS, Quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, shown, titled
 
 READINGS = {

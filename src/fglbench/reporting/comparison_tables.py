@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fglbench.evaluation.quantities import quantity
 from fglbench.reporting import captions
 from fglbench.reporting.cells import Cell, Table
 from fglbench.reporting.compare import (
@@ -21,7 +22,6 @@ from fglbench.reporting.compare import (
     summary,
 )
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, field_titles, ordered, shown, titled
 from fglbench.reporting.reference import Printed
 from fglbench.reporting.sheets import Picture, Sheet

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import MaxNLocator
 
+from fglbench.evaluation.quantities import OF_RUNS, quantity
 from fglbench.evaluation.statistics import Summary
 from fglbench.reporting.figures_fit import LINE, width, wrapped
 from fglbench.reporting.palette import Style, styles
-from fglbench.reporting.quantities import OF_RUNS, quantity
 from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, of_mean, select, titled
 
 LOOK: dict[Any, Any] = {

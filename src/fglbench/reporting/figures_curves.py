@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fglbench.evaluation.quantities import quantity
 from fglbench.reporting.figures_base import (
     LOOK,
     groups,
@@ -23,7 +24,6 @@ from fglbench.reporting.figures_base import (
     title_of,
     whole_numbers,
 )
-from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import PROBLEM, Study, complete_only, select
 
 GRID_POINTS = 200

@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fglbench.evaluation.quantities import quantity
 from fglbench.evaluation.statistics import critical_difference, mean_ranks
 from fglbench.reporting.figures_base import (
     FONT,
@@ -24,7 +25,6 @@ from fglbench.reporting.figures_base import (
 )
 from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.palette import Style
-from fglbench.reporting.quantities import quantity
 from fglbench.reporting.records import PROBLEM, Study, distinct, select
 
 _ALPHA = 0.05

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from fglbench.evaluation.quantities import Quantity
 from fglbench.reporting.compare import MOST_TOLERANCE_POINTS, TOLERANCE_POINTS
 from fglbench.reporting.figures_base import LOOK, legend, panels
 from fglbench.reporting.palette import styles
-from fglbench.reporting.quantities import Quantity
 
 BANDS = ((MOST_TOLERANCE_POINTS, "#e8ecf1"), (TOLERANCE_POINTS, "#cdd5df"))
 

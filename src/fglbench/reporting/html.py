@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup, escape
 
-from fglbench.checksums import check_made
 from fglbench.errors import StorageError
+from fglbench.records.checksums import check_made
 from fglbench.reporting.captions import flattened
 from fglbench.reporting.cells import Table
 from fglbench.reporting.names import is_compared

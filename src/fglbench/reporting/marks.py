@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fglbench.evaluation.quantities import Quantity
 from fglbench.evaluation.statistics import PairedTest, holm, paired_test
 from fglbench.reporting.cells import Cell
-from fglbench.reporting.quantities import Quantity
 from fglbench.reporting.records import PROBLEM
 
 ALIKE = "≈"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from fglbench.checksums import check_made
 from fglbench.errors import ConfigError, StorageError, suggest
+from fglbench.records.checksums import check_made
 from fglbench.storage import read_json
 
 FIELDS = ("dataset", "scheme", "clients", "method", "backbone", "label")

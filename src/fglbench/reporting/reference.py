@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fglbench.config.printed import COLUMNS
+from fglbench.config.validation.reference import COLUMNS
 from fglbench.errors import ConfigError, StorageError, suggest
 from fglbench.reporting.records import Study, as_list, distinct, select
 

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from fglbench.errors import ConfigError, suggest
+from fglbench.evaluation.quantities import Quantity, quantity
 from fglbench.evaluation.statistics import summarise
 from fglbench.reporting import captions
 from fglbench.reporting.cells import Cell, Table
 from fglbench.reporting.marks import with_marks
 from fglbench.reporting.outcomes import OUTCOMES, symbols
-from fglbench.reporting.quantities import Quantity, quantity
 from fglbench.reporting.records import FIELDS, Study, as_list, distinct, field_titles, of_mean, select, shown
 
 Key = tuple[Any, ...]

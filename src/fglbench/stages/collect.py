@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from fglbench import __version__
-from fglbench.checksums import check_file, check_listed
 from fglbench.config.entries import chosen, component_settings, seed_list
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
 from fglbench.config.identity import EVALUATE_VERSION, Cell
@@ -24,6 +23,7 @@ from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.evaluation.metrics import value_of
 from fglbench.partition.split import OF_ANY_TASK
+from fglbench.records.checksums import check_file, check_listed
 from fglbench.stages.drawings import drawings
 from fglbench.stages.published import Published, load_published
 from fglbench.stages.run_record import RECORD

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fglbench.component_files import KEY, Trust, changes, own_file
 from fglbench.datasets import catalogue, raw
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
@@ -22,6 +21,7 @@ from fglbench.datasets.fetch import ARCHIVES, fetch
 from fglbench.datasets.room import check_room
 from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
+from fglbench.records.component_files import KEY, Trust, changes, own_file
 from fglbench.settings import ComponentSettings
 from fglbench.storage import exclusive, read_json, remove_half_made, replacing
 

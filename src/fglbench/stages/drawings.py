@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fglbench.checksums import check_graph
 from fglbench.config.expand import Expansion, Placement
 from fglbench.datasets.base import Graph, load_graph
 from fglbench.partition.subgraph import induced_edges
+from fglbench.records.checksums import check_graph
 from fglbench.stages.split import load_split
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fglbench.checksums import check_file, check_graph, check_listed, check_split
 from fglbench.errors import StorageError
 from fglbench.evaluation.metrics import means, weighted_mean
+from fglbench.records.checksums import check_file, check_graph, check_listed, check_split
 from fglbench.stages.run_record import RECORD
 from fglbench.storage import MAKE_AGAIN, read_json, read_npz, write_json
 from fglbench.tasks import task_of

@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fglbench.child import python_path
 from fglbench.errors import FglbenchError
+from fglbench.runtime.child import python_path
+from fglbench.runtime.terminal import show_anything
 from fglbench.storage import disk_trouble, hash_file, read_json, write_json
-from fglbench.terminal import show_anything
 
 NOT_RUN = "not_run"
 """The key of seeds without results in the list that a job writes; all its other keys are files."""

@@ -1,6 +1,6 @@
 """Stage preprocess: client graphs, and what a backbone's requests make of them, shared by seeds and methods.
 
-A backbone says what it needs by typed requests (`fglbench.requests`); `federation.propagation` answers them. A method
+A backbone says what it needs by typed requests (`fglbench.settings`); `federation.propagation` answers them. A method
 that changes graphs while it trains (`rebuild`) has nothing propagated here, which `propagate: false` says.
 
 Under the inductive setting all of it is made twice: of the whole client graphs, on which models are scored, and of
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.checksums import check_file, check_graph, check_listed
 from fglbench.datasets.base import Graph, features_from, load_graph
 from fglbench.errors import DataError, PartitionError, StorageError
 from fglbench.federation.propagation import Propagated, normalised, pays, propagated_features
 from fglbench.partition.links import Pairs
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
-from fglbench.requests import Propagation
+from fglbench.records.checksums import check_file, check_graph, check_listed
+from fglbench.settings import Propagation
 from fglbench.stages.split import Split, load_split
 from fglbench.storage import exclusive, hash_arrays, hash_npz, read_json, read_npz, write_npz
 

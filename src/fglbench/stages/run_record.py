@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fglbench import __version__
-from fglbench.component_files import KEY, changes
 from fglbench.errors import StorageError
 from fglbench.federation.schedule import LocalPrivacy
+from fglbench.records.component_files import KEY, changes
 from fglbench.storage import hash_file, read_json, replacing_directory, write_json, write_npz
 
 if TYPE_CHECKING:
-    from fglbench.federation.record import Result
+    from fglbench.engine.record import Result
 
 RECORD = "run.json"
 TRIED_AGAIN = ("failed", "oom", "timeout")

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from fglbench import registry
-from fglbench.checksums import check_split
-from fglbench.component_files import KEY, Trust, changes, own_file
 from fglbench.datasets.base import Graph, load_graph
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
 from fglbench.partition.links import Pairs
 from fglbench.partition.split import SplitSettings, check_roles, draw_held_out, refuse_empty
+from fglbench.records.checksums import check_split
+from fglbench.records.component_files import KEY, Trust, changes, own_file
 from fglbench.storage import (
     MAKE_AGAIN,
     exclusive,

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fglbench.child import Ended, run_in_child
-from fglbench.component_files import own_files
 from fglbench.errors import FglbenchError
-from fglbench.stages._train_child import work
+from fglbench.records.component_files import own_files
+from fglbench.runtime.child import Ended, run_in_child
 from fglbench.stages.train import fewer_clients
+from fglbench.stages.train_child import work
 
 _TOLD_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fglbench import registry
-from fglbench.cards import VARIABLE
-from fglbench.component_files import KEY, Trust, own_files
 from fglbench.errors import StorageError
-from fglbench.out_of_memory import is_out_of_memory
+from fglbench.records.component_files import KEY, Trust, own_files
+from fglbench.runtime.devices import VARIABLE
+from fglbench.runtime.out_of_memory import is_out_of_memory
 from fglbench.stages.preprocess import FILE, split_of
 from fglbench.stages.run_record import RECORD, TRIED_AGAIN, describe, differences, is_complete, write_record
 from fglbench.storage import exclusive, read_json
 from fglbench.tasks import task_of
 
 if TYPE_CHECKING:
-    from fglbench.federation.record import Result
+    from fglbench.engine.record import Result
 
 Progress = Callable[[int, float, float], None]
 
@@ -78,7 +78,7 @@ def train(
         device: "auto", "cpu" or "cuda".
         threads: of torch.
         chunk_clients, memory_mb: clients at once, or the memory that decides it; neither changes a number.
-        mode: "deterministic" or "fast", see `federation.modes`; changes no number on a CPU.
+        mode: "deterministic" or "fast", see `runtime.modes`; changes no number on a CPU.
         trust: what it means that a user's component file changed and its VERSION did not.
         log: where the output of this process goes, named in the reason of an outcome that is not ok.
         progress: gives the callback of a seed's rounds.
@@ -196,16 +196,16 @@ def _run(
     progress: Progress | None,
     known: Callable[[dict[str, Any]], None],
 ) -> "tuple[Result | None, dict[str, Any]]":
-    from fglbench.federation.modes import before_torch, set_mode
+    from fglbench.runtime.modes import before_torch, set_mode
 
     before_torch(settings["mode"])
     import torch
 
+    from fglbench.engine.final import global_test, reading_logits
+    from fglbench.engine.loop import train
     from fglbench.federation.chunks import clients_at_once
-    from fglbench.federation.final import global_test, reading_logits
-    from fglbench.federation.loop import train
-    from fglbench.federation.memory import keep_freed_memory, memory_mb, parameters_mb
     from fglbench.federation.schedule import LocalPrivacy, Schedule
+    from fglbench.runtime.memory import keep_freed_memory, memory_mb, parameters_mb
     from fglbench.stages.preprocess import load_federation, load_global_test
 
     torch.set_num_threads(settings["threads"])

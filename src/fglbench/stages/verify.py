@@ -18,9 +18,9 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from fglbench.checksums import CHECKSUMS
 from fglbench.config.identity import seeds_of
 from fglbench.errors import StorageError
+from fglbench.records.checksums import CHECKSUMS
 from fglbench.stages.job import NOT_RUN
 from fglbench.stages.preprocess import FILE, is_unharmed
 from fglbench.stages.run_record import RECORD

@@ -20,11 +20,10 @@ from fglbench.partition.split import Counts, SplitSettings, assign_roles, counts
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fglbench.backbones.base import Output
     from fglbench.datasets.base import Graph
     from fglbench.federation.batch import Batch
     from fglbench.federation.federation import Federation
-    from fglbench.methods.base import Step
+    from fglbench.federation.step import Output, Step
     from fglbench.partition.base import Assignment
 
 Arrays = Mapping[str, np.ndarray]

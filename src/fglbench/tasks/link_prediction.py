@@ -28,12 +28,12 @@ from fglbench.tasks.base import Arrays, Roles, Targets
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fglbench.backbones.base import Output
     from fglbench.datasets.base import Graph
     from fglbench.federation.batch import Batch
     from fglbench.federation.federation import Federation
-    from fglbench.federation.links import LinkObjective
+    from fglbench.federation.step import Output
     from fglbench.partition.base import Assignment
+    from fglbench.tasks.common.links import LinkObjective
 
 VERSION = 1
 METRICS = {"auc": "higher", "ap": "higher"}
@@ -102,13 +102,13 @@ class Task(base.Task):
         """Embeddings."""
 
     def objective(self, federation: "Federation") -> "LinkObjective":
-        from fglbench.federation.links import AllPairs, SampledPairs
+        from fglbench.tasks.common.links import AllPairs, SampledPairs
 
         return (AllPairs if self.settings.pairs == "all" else SampledPairs)(federation)
 
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
         """[pairs] float32 inner products, which rank pairs as their sigmoids do and do not saturate."""
-        from fglbench.federation.links import ScoredPairs
+        from fglbench.tasks.common.links import ScoredPairs
 
         self._scored = self._scored or ScoredPairs()
         return self._scored.scores(output.logits, batch, federation)

@@ -7,16 +7,15 @@ import numpy as np
 from fglbench.evaluation.metrics import scores
 from fglbench.evaluation.ranking import ranking_scores
 from fglbench.settings import ComponentSettings
-from fglbench.tasks._nodes import ROLES, NodeObjective, NodeTask
 from fglbench.tasks.base import Targets
+from fglbench.tasks.common.nodes import ROLES, NodeObjective, NodeTask
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fglbench.backbones.base import Output
     from fglbench.federation.batch import Batch
     from fglbench.federation.federation import Federation
-    from fglbench.methods.base import Step
+    from fglbench.federation.step import Output, Step
 
 VERSION = 1
 METRICS = {

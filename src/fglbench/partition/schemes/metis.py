@@ -8,9 +8,9 @@ import numpy as np
 
 from fglbench.datasets.base import Graph
 from fglbench.errors import PartitionError
-from fglbench.partition._child import in_child
-from fglbench.partition._search import metis_membership
 from fglbench.partition.base import Assignment, parts_of
+from fglbench.partition.child import in_child
+from fglbench.partition.search import metis_membership
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1

@@ -1,0 +1,175 @@
+"""Any PyTorch model as a backbone: an ordinary `torch.nn.Module` on (x, edge_index), called client by client.
+
+The module's operations know nothing of clients, so each client's pass is a call of its own through
+`torch.func.functional_call`, with the client's parameters and buffers. It works under every method, several times
+slower than a stacked backbone; node features are made dense.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fglbench.backbones import base
+from fglbench.backbones.base import Dropout
+from fglbench.errors import ComponentError
+from fglbench.federation.features import dense_rows
+from fglbench.federation.federation import Federation
+from fglbench.federation.operators import SparseOperator, client_means
+from fglbench.federation.parameters import Parameters
+from fglbench.federation.step import Output
+
+
+@dataclass(frozen=True)
+class ModuleBatch:
+    """The whole graphs of some clients, as a module reads them, and the nodes whose outputs are wanted; a `Batch`.
+
+    Attributes:
+        clients, targets, target_ptr, labels, client_mean: as in `Batch`.
+        graphs: of each client x [n, num_features] float32, edge_index [2, e] int64 in its own numbers, and the
+            positions of its targets [t] int64.
+    """
+
+    clients: np.ndarray
+    targets: Tensor
+    target_ptr: list[int]
+    labels: Tensor
+    client_mean: SparseOperator
+    graphs: list[tuple[Tensor, Tensor, Tensor]]
+
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """What outputs are made of is there for the targets alone."""
+        return x
+
+
+class ModuleBackbone(base.Backbone):
+    """A backbone around `model`, a class of modules made with (features, outputs, settings).
+
+    The last child of the module with parameters counts as its head, unless `head_child` names another one, and what it
+    reads as the representation; parameters and buffers of children whose class is called a norm are its normalisation.
+    Buffers of whole numbers are the module's, alike for all clients.
+
+    Raises:
+        ComponentError: the head is a list of layers or a norm, or running statistics are plain averages.
+    """
+
+    model: type[nn.Module]
+    head_child: str = ""
+
+    def __init__(self, settings: Any, features: int, outputs: int | None):
+        super().__init__(settings, features, outputs)
+        self.hops = self.propagations = 0
+        with _seeded(0):
+            self._module = self.model(features, self.outputs, settings)
+        children = [name for name, child in self._module.named_children() if list(child.parameters())]
+        self._head = self.head_child or (children[-1] if children else "")
+        self._refuse_what_cannot_be_told()
+        self.head = [name for name, _ in self._module.named_parameters() if name.startswith(f"{self._head}.")]
+        self.norms = [
+            f"{prefix}.{name}"
+            for prefix, child in self._module.named_modules()
+            if "Norm" in type(child).__name__
+            for name, _ in (*child.named_parameters(recurse=False), *self._floating(child))
+        ]
+
+    def _refuse_what_cannot_be_told(self) -> None:
+        where = f"{type(self).__module__}: {self.model.__name__}"
+        head = self._module.get_submodule(self._head)
+        if self._head and (isinstance(head, nn.ModuleList | nn.ModuleDict) or "Norm" in type(head).__name__):
+            raise ComponentError(
+                f"{where}: its last child '{self._head}' is a {type(head).__name__}, which is no head. Name the last "
+                'layer in the class Backbone: head_child = "convs.1".'
+            )
+        if any(getattr(child, "momentum", 0.0) is None for child in self._module.modules()):
+            raise ComponentError(f"{where}: running statistics with momentum=None count calls; give a momentum.")
+
+    @staticmethod
+    def _floating(module: nn.Module, recurse: bool = False) -> Iterator[tuple[str, Tensor]]:
+        return ((name, own) for name, own in module.named_buffers(recurse=recurse) if own.is_floating_point())
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        with _seeded(generator.initial_seed()):
+            module = self.model(self.features, self.outputs, self.settings)
+        return {name: own.detach() for name, own in module.named_parameters()}
+
+    def buffers(self, generator: torch.Generator) -> Parameters:
+        return {name: own.detach().clone() for name, own in self._floating(self._module, recurse=True)}
+
+    def batch(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        targets: np.ndarray | None = None,
+        *,
+        draw_neighbours: Any = None,
+        device: torch.device | str = "cpu",
+    ) -> ModuleBatch:
+        self._module.to(device)
+        wanted = federation.rows_of(clients) if targets is None else targets
+        graphs, target_ptr = [], [0]
+        for client in clients:
+            start, stop = federation.ptr[client : client + 2]
+            x = dense_rows(federation.features[np.arange(start, stop)], device)
+            edges = federation.adjacency[start:stop, start:stop].tocoo()
+            edge_index = torch.from_numpy(np.stack([edges.col, edges.row]).astype(np.int64)).to(device)
+            positions = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start
+            graphs.append((x, edge_index, torch.from_numpy(positions).to(device)))
+            target_ptr.append(target_ptr[-1] + len(positions))
+        return ModuleBatch(
+            clients=np.asarray(clients),
+            targets=torch.from_numpy(wanted).to(device),
+            target_ptr=target_ptr,
+            labels=torch.from_numpy(federation.labels[wanted]).to(device),
+            client_mean=client_means(target_ptr, device),
+            graphs=graphs,
+        )
+
+    def forward(self, parameters: Parameters, batch: ModuleBatch, dropout: Dropout) -> Output:
+        self._module.train(dropout.training)
+        names = [name for name, _ in self._floating(self._module, recurse=True)]
+        seeds = dropout.seeds()
+        logits, hidden = [], []
+        moved: dict[str, list[Tensor]] = {name: [] for name in names if dropout.training}
+        for place, (x, edge_index, targets) in enumerate(batch.graphs):
+            own = {name: tensor[place] for name, tensor in parameters.items()}
+            own |= {name: own[name].clone() for name in names}  # a training pass writes to them
+            with _seeded(seeds[place] if seeds else None), _reading(self._module, self._head) as read:
+                out = functional_call(self._module, own, (x, edge_index))
+            if self._head and not read:
+                raise ComponentError(f"{self.model.__name__} does not call its child '{self._head}', so it is no head.")
+            logits.append(out[targets])
+            hidden.append(read[0][targets] if read else out[targets])
+            for name, values in moved.items():
+                values.append(own[name])
+        updated = {name: torch.stack(values) for name, values in moved.items()}
+        return Output(torch.cat(logits), torch.cat(hidden), buffers=updated)
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    """Draws of torch's global generators start from a seed inside, and go on as if nothing had been drawn after it."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _reading(module: nn.Module, child: str) -> Iterator[list[Tensor]]:
+    """The first argument that a child is called with inside."""
+    read: list[Tensor] = []
+    if not child:
+        yield read
+        return
+    handle = module.get_submodule(child).register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
+    try:
+        yield read
+    finally:
+        handle.remove()

@@ -1,0 +1,116 @@
+"""Entries of datasets, partitions, methods, backbones and tasks: names, settings, duplicates."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from fglbench.config.entries import (
+    aggregation_entry,
+    component_settings,
+    labels,
+    sampler_entry,
+    settings_class,
+    with_settings,
+)
+from fglbench.config.schema import Entry, Study
+from fglbench.config.validation.wording import duplicates, sentences, unknown_names
+from fglbench.errors import FglbenchError
+from fglbench.settings import OF_ENTRIES
+
+_PRINTED = {
+    "dataset": ("dataset",),
+    "scheme": ("partition",),
+    "method": ("method", "backbone", "variant"),
+    "backbone": (),
+}
+
+
+def entries_problems(study: Study) -> list[str]:
+    """What is wrong with the entries of all lists of a study."""
+    found: list[str] = []
+    for key, kind, entries in (
+        ("datasets", "dataset", study.datasets),
+        ("partitions", "scheme", study.partitions),
+        ("methods", "method", study.methods),
+        ("backbones", "backbone", study.backbones),
+    ):
+        found += entry_problems(key, kind, entries)
+        sound = [entry for entry in entries if not entry_problems(key, kind, [entry])]
+        # Entries with labels of their own may be alike: overrides and grids can tell them apart.
+        resolved = [
+            (entry.name, f"{entry.label} {component_settings(kind, entry)} {entry.training} {entry.protocol}")
+            for entry in sound
+        ]
+        twice = duplicates(key, resolved, lambda entry: f"'{entry[0]}'")
+        found += twice or duplicates(key, labels(entries), lambda label: f"label '{label}'")
+    return found
+
+
+def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
+    found = []
+    for index, entry in enumerate(entries):
+        where = f"{key}[{index}]"
+        if kind == "scheme" and entry.name == "whole":
+            found.append(f"{where}: 'whole' is what centralised methods use by themselves; name a partition scheme.")
+            continue
+        found += settings_problems(where, kind, entry)
+        if kind == "scheme" and entry.training:
+            found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
+        if kind != "dataset" and entry.protocol:
+            found.append(f"{where}.protocol: only datasets have a protocol of their own.")
+        for column in entry.printed:
+            if column not in _PRINTED[kind]:
+                found.append(
+                    f"{where}.printed.{column}: other names in a reference file have the dataset of an entry of "
+                    "datasets, the partition of one of partitions, and method, backbone and variant of one of methods."
+                )
+    return found
+
+
+def task_problems(where: str, task: Entry) -> list[str]:
+    given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
+    beside = [f"{where}.{key}: a task has a name and settings alone." for key, value in given.items() if value]
+    return beside or settings_problems(where, "task", task)
+
+
+def settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
+    """What is wrong with the settings of an entry, and with those of a component that they name: the method that
+    aggregates for it, or the sampler that it reads through."""
+    if found := own_problems(where, kind, entry):
+        return found
+    settings = component_settings(kind, entry)
+    for key, named, entry_in in (("aggregation", "method", aggregation_entry), ("sampler", "sampler", sampler_entry)):
+        try:
+            inner = entry_in(settings)
+        except FglbenchError as error:
+            return [f"{where}.{key}: {error}"]
+        if inner:
+            return settings_problems(f"{where}.{key}_settings", named, inner)
+    return []
+
+
+def own_problems(where: str, kind: str, entry: Entry) -> list[str]:
+    try:
+        component_settings(kind, entry)
+    except ValidationError as error:
+        model = settings_class(kind, entry.name)
+        return [text.removeprefix(": ") for text in sentences(error, model, "", where)]
+    except FglbenchError as error:
+        return [f"{where}: {error}"]
+    return []
+
+
+def given_settings_problems(kind: str, entry: Entry, values: dict[str, Any], where: str) -> list[str]:
+    """What is wrong with settings that an entry is given from elsewhere; its own are judged where it stands."""
+    if wrong := [key for key in values if key in OF_ENTRIES]:
+        return [f"{where}: '{key}' is no setting of a {kind}." for key in wrong]
+    if settings_problems("", kind, entry):
+        return []
+    # Alone, for what the entry states itself hides it; together, for its aggregation may be that of the entry.
+    alone, together = with_settings(entry, values), with_settings(entry, {**values, **entry.settings})
+    return own_problems(where, kind, alone) or settings_problems(where, kind, together)
+
+
+def unknown_entries(where: str, wanted: list[str] | None, entries: list[Entry]) -> list[str]:
+    """The wanted labels and names that no entry of a list has."""
+    return unknown_names(where, wanted, dict.fromkeys([*labels(entries), *(entry.name for entry in entries)]))

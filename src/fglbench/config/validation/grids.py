@@ -1,0 +1,77 @@
+"""Grids, seeds and numbers of clients."""
+
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from fglbench.config.entries import chosen
+from fglbench.config.merge import grids_of, merged_protocol
+from fglbench.config.schema import Study
+from fglbench.config.validation.entries import unknown_entries
+from fglbench.config.validation.training import training_problems
+from fglbench.datasets import catalogue
+from fglbench.errors import FglbenchError
+from fglbench.partition.split import held_out_nodes
+
+_MOST = 2**63 - 1  # what a table of records holds
+
+
+def grid_problems(study: Study) -> list[str]:
+    """What is wrong with the grids of a study: values that are not in it, seeds, training."""
+    found: list[str] = []
+    for index, grid in enumerate(study.grids):
+        where = f"grids[{index}]"
+        for key in ("datasets", "partitions", "methods", "backbones"):
+            found += unknown_entries(f"{where}.{key}", getattr(grid, key), getattr(study, key))
+        found += unknown_clients(f"{where}.clients", grid.clients or [], study)
+        if grid.seeds is not None:
+            found += seed_problems(f"{where}.seeds", grid.seeds)
+        found += training_problems(study, f"{where}.training", grid.training)
+    return found
+
+
+def unknown_clients(where: str, counts: Iterable[int], study: Study) -> list[str]:
+    """The numbers of clients that a study does not have."""
+    known = ", ".join(map(str, study.clients))
+    return [
+        f"{where}: {count} is not among the study's clients: {known}." for count in counts if count not in study.clients
+    ]
+
+
+def seed_problems(key: str, seeds: int | list[int]) -> list[str]:
+    """What is wrong with a number or list of seeds."""
+    if isinstance(seeds, int):
+        return [f"{key}: {seeds} seeds cannot be run; give 1 or more."] if seeds < 1 else []
+    empty = [] if seeds else [f"{key}: the list is empty; give at least one seed."]
+    negative = [f"{key}[{i}]: {seed} is negative." for i, seed in enumerate(seeds) if seed < 0]
+    large = [f"{key}[{i}]: {seed} is too large; give at most {_MOST}." for i, seed in enumerate(seeds) if seed > _MOST]
+    return [*_twice(key, seeds), *empty, *negative, *large]
+
+
+def _twice(key: str, seeds: list[int]) -> list[str]:
+    return [
+        f"{key}: {seed} is listed {seeds.count(seed)} times." for seed in dict.fromkeys(seeds) if seeds.count(seed) > 1
+    ]
+
+
+def client_problems(study: Study) -> list[str]:
+    found = [
+        f"clients[{i}]: {count}: a federation has at least 1 client."
+        for i, count in enumerate(study.clients)
+        if count < 1
+    ]
+    for label, entry in chosen(study.datasets, None):
+        try:
+            nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
+            held_out = merged_protocol(study, entry).split.held_out
+        except (FglbenchError, ValidationError):
+            continue  # said already
+        left = nodes - held_out_nodes(nodes, held_out)
+        whose = f"{nodes} nodes of '{entry.name}'" if left == nodes else f"{left} nodes of '{entry.name}' that are left"
+        grids = [grid for grid in grids_of(study) if not grid.datasets or {label, entry.name} & set(grid.datasets)]
+        found += [
+            f"clients[{i}]: {count} clients cannot share the {whose}."
+            for i, count in enumerate(study.clients)
+            if count > left and any(grid.clients is None or count in grid.clients for grid in grids)
+        ]
+    return found

@@ -1,0 +1,29 @@
+"""Overrides: whom they are for, and settings that do not fit."""
+
+from fglbench.config.entries import chosen
+from fglbench.config.schema import Override, Study
+from fglbench.config.validation.entries import given_settings_problems, unknown_entries
+from fglbench.config.validation.grids import unknown_clients
+from fglbench.config.validation.training import training_problems
+
+
+def override_problems(study: Study, where: str, override: Override) -> list[str]:
+    """What is wrong with one override; `where` names it."""
+    found = []
+    for key in ("datasets", "methods", "backbones"):
+        found += unknown_entries(f"{where}.{key}", getattr(override, key), getattr(study, key))
+    found += unknown_clients(f"{where}.clients", override.clients or (), study)
+    if not (override.settings or override.backbone_settings or override.training):
+        found.append(f"{where}: changes nothing; give it settings, backbone_settings or training.")
+    found += training_problems(study, f"{where}.training", override.training)
+    for kind, key, values in (
+        ("method", "methods", override.settings),
+        ("backbone", "backbones", override.backbone_settings),
+    ):
+        name = "settings" if kind == "method" else "backbone_settings"
+        if values and getattr(override, key) is None:
+            found.append(f"{where}.{name}: say for which {kind}s, under '{where}.{key}'.")
+        elif values:
+            for _, entry in chosen(getattr(study, key), getattr(override, key)):
+                found += given_settings_problems(kind, entry, values, f"{where}.{name}")
+    return list(dict.fromkeys(found))

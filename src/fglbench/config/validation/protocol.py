@@ -1,0 +1,90 @@
+"""The protocol: what datasets and their tasks can serve is known before they are read."""
+
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from fglbench import registry
+from fglbench.config.merge import merged_protocol
+from fglbench.config.schema import Entry, Study
+from fglbench.config.validation.entries import task_problems
+from fglbench.config.validation.partitions import may_hold_out
+from fglbench.datasets import catalogue
+from fglbench.errors import FglbenchError
+from fglbench.partition.split import OF_ANY_TASK
+from fglbench.tasks import has_own_roles
+
+_OWN = "{} draws roles of its own, see its settings; leave it out."
+_WHOLE = "{} trains on all nodes of a client at once; leave it out."
+
+
+def protocol_problems(study: Study) -> list[str]:
+    """What a dataset cannot serve is known before it is read."""
+    found = []
+    for index, entry in enumerate(study.datasets):
+        try:
+            spec, protocol = catalogue.get(entry.name), merged_protocol(study, entry)
+        except (FglbenchError, ValidationError):
+            continue  # said already
+        split = entry.protocol.get("split")
+        of_split = f"datasets[{index}].protocol" if isinstance(split, dict) and "kind" in split else "protocol"
+        of_features = f"datasets[{index}].protocol" if "features" in entry.protocol else "protocol"
+        if protocol.split.kind == "public" and _roles_of_nodes(protocol.task.name) and not spec.has_public_split:
+            found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
+        if protocol.features == "row" and spec.has_negative_features:
+            found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")
+        by_scheme = all(map(may_hold_out, study.partitions))
+        if protocol.global_test == "held_out" and protocol.split.held_out is None and not by_scheme:
+            found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
+    return list(dict.fromkeys(found))
+
+
+def dataset_task_problems(study: Study) -> list[str]:
+    """What is wrong with the tasks of datasets, and settings that speak of nodes with roles where the task draws roles
+    of its own."""
+    found, with_node_roles = [], False
+    for index, entry in enumerate(study.datasets):
+        where = f"datasets[{index}].protocol"
+        try:
+            protocol = merged_protocol(study, entry)
+        except ValidationError:
+            continue  # said already
+        name = protocol.task.name
+        if "task" in entry.protocol:
+            found += task_problems(f"{where}.task", protocol.task)
+        if _roles_of_nodes(name):
+            with_node_roles = True
+            continue
+        if protocol.setting != "transductive":
+            key = f"{where if 'setting' in entry.protocol else 'protocol'}.setting"
+            found.append(f"{key}: {name} knows the transductive setting alone; leave it out.")
+        found += [f"{where}.split.{key}: {_OWN.format(name)}" for key in _of_nodes(entry.protocol.get("split") or {})]
+        for key in ("global_test", "logits"):
+            if getattr(protocol, key):
+                found.append(f"protocol.{key}: {name} has no use for it; leave it out.")
+        found += [f"{key}.batch_size: {_WHOLE.format(name)}" for key in _batched(study, index, entry)]
+    if not with_node_roles:
+        given = study.protocol.split.model_dump(exclude_unset=True)
+        found += [f"protocol.split.{key}: {_OWN.format(study.protocol.task.name)}" for key in _of_nodes(given)]
+    return list(dict.fromkeys(found))
+
+
+def _roles_of_nodes(task: str) -> bool:
+    """Whether nodes have roles under a task, as under a name that is none, which is told elsewhere."""
+    return task not in registry.names("task") or not has_own_roles(task)
+
+
+def _batched(study: Study, index: int, dataset: Entry) -> list[str]:
+    """Where batches are asked for that a dataset would train with."""
+    if "batch_size" in dataset.training:
+        found = [f"datasets[{index}].training"] if dataset.training["batch_size"] else []
+    else:
+        found = ["training"] if study.training.batch_size else []
+    for key in ("methods", "backbones", "grids", "overrides"):
+        given = [entry.training.get("batch_size") for entry in getattr(study, key)]
+        found += [f"{key}[{place}].training" for place, size in enumerate(given) if size]
+    return found
+
+
+def _of_nodes(split: Iterable[str]) -> list[str]:
+    return [key for key in split if key not in OF_ANY_TASK]

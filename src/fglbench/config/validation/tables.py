@@ -1,0 +1,129 @@
+"""Tables and figures: what they show must be in the study, and every cell must hold one method in one setting."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fglbench.config.entries import chosen, labels
+from fglbench.config.merge import known_tasks
+from fglbench.config.schema import Figure, Study, Table
+from fglbench.config.validation.wording import duplicates
+from fglbench.errors import suggest
+from fglbench.evaluation.quantities import OF_RUNS
+from fglbench.tasks import metrics_of, metrics_of_logits
+
+_CURVES = ("accuracy_per_round", "accuracy_per_second", "labels_and_convergence")
+_TASKS = "the datasets have several tasks ({}), each with scores of its own; choose datasets of one under 'where'"
+
+
+def name_problems(study: Study) -> list[str]:
+    """Names of tables or figures that occur twice."""
+    found = []
+    for key, shown in (("tables", study.tables), ("figures", study.figures)):
+        names = [item.name for item in shown]
+        if key == "tables":
+            names += [f"{table.name}-compared" for table in study.tables if table.reference]
+        found += duplicates(key, names, lambda name: f"name '{name}'")
+    return found
+
+
+def shown_problems(study: Study) -> list[str]:
+    """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`. Tables
+    and figures must show something of the study."""
+    values, found = _axis_values(study), []
+    for index, table in enumerate(study.tables):
+        if table.kind != "cells":
+            found += _where_problems(f"tables[{index}]", table.where, values)
+            continue
+        tasks = known_tasks(study, table.where.get("dataset"))
+        if len(tasks) > 1 and table.metric is None:
+            found.append(f"tables[{index}].metric: {_TASKS.format(', '.join(tasks))}, or name a metric.")
+        found += _score_problems(f"tables[{index}]", table, study, tasks)
+        if table.mean == "weighted" != study.protocol.mean:
+            found.append(
+                f"tables[{index}].mean: 'weighted' needs protocol.mean: 'weighted', so that weights are stored."
+            )
+        found += duplicates(f"tables[{index}]", [*table.rows, *table.columns], lambda axis: f"axis '{axis}'")
+        found += _where_problems(f"tables[{index}]", table.where, values)
+        fixed: dict[str, list[Any]] = {str(axis): list(kept) for axis, kept in table.where.items()}
+        for axis, known in values.items():
+            kept = [value for value in known if value in fixed.get(axis, known)]
+            if axis == "label":
+                kept = _labels_in_one_cell(study, kept, fixed.get("method"), "method" in [*table.rows, *table.columns])
+            # Methods of one name are told apart by their labels.
+            if axis != "method" and len(kept) > 1 and axis not in [*table.rows, *table.columns]:
+                found.append(
+                    f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's "
+                    "rows or columns, or be fixed under 'where'."
+                )
+    for index, figure in enumerate(study.figures):
+        found += _where_problems(f"figures[{index}]", figure.where, values)
+        found += _figure_problems(f"figures[{index}]", figure, study, values["label"])
+        if len(tasks := known_tasks(study, figure.where.get("dataset"))) > 1:
+            found.append(f"figures[{index}].where: {_TASKS.format(', '.join(tasks))}.")
+    return found
+
+
+def _score_problems(where: str, shown: Table | Figure, study: Study, tasks: list[str]) -> list[str]:
+    """What is wrong with the score that a table or figure asks for, of datasets with these tasks."""
+    found = []
+    metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
+    if shown.metric is not None and shown.metric not in metrics:
+        found.append(f"{where}.metric: '{shown.metric}' is not a metric. {suggest(shown.metric, metrics)}")
+    if shown.split == "global_test" and study.protocol.global_test is None:
+        found.append(f"{where}.split: 'global_test' needs protocol.global_test: 'whole' or 'held_out'.")
+    of_logits = [metric for task in tasks for metric in metrics_of_logits(task)]
+    if shown.metric in of_logits and not study.protocol.logits:
+        found.append(f"{where}.metric: '{shown.metric}' needs protocol.logits: true, so that it is stored.")
+    return found
+
+
+def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any]) -> list[str]:
+    found = _score_problems(where, figure, study, known_tasks(study, figure.where.get("dataset")))
+    if figure.kind in _CURVES and (figure.metric is not None or figure.split not in ("test", "val")):
+        found.append(f"{where}: rounds have the score that selects, on 'test' and 'val'; leave metric and split out.")
+    if figure.gains and figure.kind != "accuracy_by_clients":
+        found.append(f"{where}.gains: only figures of kind 'accuracy_by_clients' draw gains.")
+    found += [
+        f"{where}.gains: '{label}' is no label of the study. {suggest(label, map(str, known))}"
+        for label in [*figure.gains, *figure.gains.values()]
+        if label not in known
+    ]
+    found += [
+        f"{where}.gains: '{label}' is not among the labels under 'where'; add it there."
+        for label in [*figure.gains, *figure.gains.values()]
+        if label not in figure.where.get("label", [label])
+    ]
+    return found
+
+
+def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None, by_method: bool) -> list[str]:
+    """The labels that would share a cell of a table: of all its methods, or of the one with the most."""
+    found: dict[str, list[str]] = {}
+    for label, entry in chosen(study.methods, None):
+        if label in kept and (methods is None or entry.name in methods):
+            found.setdefault(entry.name if by_method else "", []).append(label)
+    return max(found.values(), key=len, default=[])
+
+
+def _axis_values(study: Study) -> dict[str, list[Any]]:
+    """What each axis of tables and figures can be in a study."""
+    return {
+        "dataset": labels(study.datasets),
+        "scheme": labels(study.partitions),
+        "clients": study.clients,
+        "backbone": labels(study.backbones),
+        "label": labels(study.methods),
+        "method": [entry.name for entry in study.methods],
+    }
+
+
+def _where_problems(owner: str, where: Mapping[Any, list[Any]], values: Mapping[str, list[Any]]) -> list[str]:
+    """Values of a filter that the study does not have: what they were meant for would be missing without a word."""
+    found = []
+    for axis, wanted in where.items():
+        for value in (value for value in wanted if value not in values[axis]):
+            known = [str(other) for other in values[axis]]
+            quoted = f"'{value}' is text; write {value} without quotes."
+            unknown = f"'{value}' is not in this study. {suggest(value, known)}"
+            found.append(f"{owner}.where.{axis}: {quoted if value in known else unknown}")
+    return found

@@ -1,0 +1,1 @@
+"""The stacked engine: local training of all clients at once, round by round."""

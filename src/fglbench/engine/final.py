@@ -1,0 +1,73 @@
+"""What is computed once training is over, from the parameters of each reading: logits, and the global test."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglbench.backbones.base import Backbone
+from fglbench.engine.evaluation import Evaluator
+from fglbench.engine.record import Result
+from fglbench.federation import parameters as stacked
+from fglbench.federation.federation import Federation
+from fglbench.federation.parameters import Parameters
+from fglbench.partition.ratios import TEST
+from fglbench.tasks.base import Task
+
+
+def reading_logits(
+    result: Result,
+    backbone: Backbone,
+    task: Task,
+    seed: int,
+    device: torch.device | str = "cpu",
+    chunk_clients: int | None = None,
+) -> dict[str, np.ndarray]:
+    """`<reading>_logits` [N, classes] float32: every client's model on all nodes of its own graph."""
+    return {
+        f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, seed, device, chunk_clients).logits(
+            parameters
+        )
+        for reading, parameters in result.parameters.items()
+    }
+
+
+def global_test(
+    result: Result,
+    tested: Federation,
+    backbone: Backbone,
+    task: Task,
+    seed: int,
+    logits: bool,
+    device: torch.device | str = "cpu",
+) -> dict[str, np.ndarray]:
+    """Every client's model on the same M test nodes, which measures how it generalises.
+
+    Sources: FedEgo, section 5.3.2 (a held-out graph); Fed-GALA, section 4.2.1 (the whole graph).
+
+    Args:
+        result: of a run that ended well.
+        tested: the graph of the global test as a federation of one client.
+        logits: give the logits too.
+
+    Returns:
+        `<reading>_global` [G, M, ...] what the task predicts of the test nodes in ascending order and, if asked for,
+        `<reading>_global_logits` [G, M, classes] float32; G is 1 where all clients hold the same parameters, else the
+        number of clients.
+    """
+    evaluator = Evaluator(tested, backbone, task, seed, device)
+    nodes = tested.role == TEST
+    arrays = {}
+    for reading, parameters in result.parameters.items():
+        models = range(1 if _all_alike(parameters) else len(next(iter(parameters.values()))))
+        each = [stacked.take(parameters, slice(model, model + 1)) for model in models]
+        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(own)[nodes] for own in each])
+        if logits:
+            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(own)[nodes] for own in each])
+    return arrays
+
+
+def _all_alike(parameters: Parameters) -> bool:
+    def alike(tensor: Tensor) -> bool:
+        return tensor.stride(0) == 0 or bool((tensor == tensor[:1]).all())
+
+    return all(alike(tensor) for tensor in parameters.values())

@@ -1,0 +1,190 @@
+"""Local training: the epochs of a round's clients, chunk by chunk, and the step that they repeat."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglbench.backbones.base import Backbone
+from fglbench.engine.batches import Batches
+from fglbench.federation import parameters as stacked
+from fglbench.federation.batch import Batch
+from fglbench.federation.operators import ClientDropout
+from fglbench.federation.optimiser import SGD, Adam
+from fglbench.federation.parameters import Parameters
+from fglbench.federation.schedule import Schedule
+from fglbench.federation.step import Messages, Step
+from fglbench.methods.base import Method
+from fglbench.methods.common.phases import LocalStep, Losses
+from fglbench.tasks.base import Objective
+
+
+def gradients_of(losses: Losses, parameters: Parameters) -> Parameters:
+    """The default: each client's gradient of its own loss, all from one backward pass."""
+    return stacked.gradients(losses(parameters).sum(), parameters)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What local training gives beside the parameters.
+
+    Attributes:
+        losses: [C] float32 loss of the objective in the last local epoch, nan where a client did not train.
+        totals: [C] float32 the same with what the model and the method add.
+        bytes_down: what the clients received beside the parameters.
+    """
+
+    losses: np.ndarray
+    totals: np.ndarray
+    bytes_down: int
+
+
+class LocalTraining:
+    """Local epochs of the round's clients.
+
+    Args:
+        batches: what their steps compute on.
+        backbone, objective, method: what is trained, to which end, and how it is federated.
+        schedule: local epochs.
+        seed: of the cell.
+        streams: of each client's dropout.
+        chunk_clients: clients trained at once.
+        local_step: gives the direction of a step; the gradient by default.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        backbone: Backbone,
+        objective: Objective,
+        method: Method,
+        schedule: Schedule,
+        seed: int,
+        streams: list[torch.Generator],
+        chunk_clients: int,
+        local_step: LocalStep = gradients_of,
+    ):
+        self._batches = batches
+        self._backbone = backbone
+        self._objective = objective
+        self._method = method
+        self._schedule = schedule
+        self._seed = seed
+        self._streams = streams
+        self._chunk_clients = chunk_clients
+        self._local_step = local_step
+        self._rate = getattr(backbone.settings, "dropout", 0.0)
+
+    def run(
+        self, number: int, active: np.ndarray, current: Parameters, received: Parameters, optimiser: Adam | SGD
+    ) -> Trained:
+        """Trains the active clients in place on `current`, from what they `received`."""
+        losses = np.full((2, len(self._streams)), np.nan, dtype=np.float32)
+        found, bytes_down = [], 0
+        for first in range(0, len(active), self._chunk_clients):
+            chunk = active[first : first + self._chunk_clients]
+            downloads = self._method.download(number, chunk)
+            bytes_down += stacked.total_bytes(downloads)
+            found.append(self._run_chunk(number, chunk, downloads, current, received, optimiser))
+        if found:
+            losses[:, active] = torch.cat(found, dim=1).cpu().numpy()  # local training waits for the device here alone
+        return Trained(losses[0], losses[1], bytes_down)
+
+    def _run_chunk(
+        self,
+        number: int,
+        chunk: np.ndarray,
+        downloads: Messages,
+        current: Parameters,
+        received: Parameters,
+        optimiser: Adam | SGD,
+    ) -> Tensor:
+        """Losses and totals [2, S] of the last epoch: the mean over the epoch's training targets."""
+        losses, seen = torch.zeros(2, 0), np.zeros(0)
+        own: _Own | None = None
+        for epoch in range(self._schedule.local_epochs):
+            for position, batch in enumerate(self._batches.epoch(chunk)):
+                if own is None or not np.array_equal(batch.clients, own.clients):
+                    own = _Own.of(batch.clients, chunk, downloads, current, received, optimiser.names, own)
+                found, sizes = self._step(number, epoch, batch, own, optimiser), np.diff(batch.target_ptr)
+                if position == 0:  # of all clients
+                    losses, seen = found, sizes.astype(np.float32)
+                    continue
+                present = np.searchsorted(chunk, batch.clients)
+                seen[present] += sizes
+                share = torch.from_numpy(sizes / seen[present]).to(found)
+                losses[:, present] += share * (found - losses[:, present])
+        if own is not None:
+            own.put_back(current)
+        return losses
+
+    def _step(self, number: int, epoch: int, batch: Batch, own: "_Own", optimiser: Adam | SGD) -> Tensor:
+        """One optimiser step of the batch's clients on their `own` parameters; their losses and totals before it."""
+        dropout = ClientDropout(self._rate, [self._streams[client] for client in batch.clients])
+        seen: list[tuple[Step, Tensor]] = []
+
+        def losses(parameters: Parameters) -> Tensor:
+            held = parameters | own.buffers
+            output = self._backbone.forward(held, batch, dropout)
+            known = self._seed, number, epoch, batch.clients
+            step = Step(*known, held, own.received, own.downloads, output, batch, self._schedule)
+            found = self._objective.loss(step)
+            added = [term for term in (output.penalty, self._method.loss(step)) if term is not None]
+            total = sum(added, start=found)
+            seen.append((step, torch.stack([found.detach(), total.detach()])))
+            return total
+
+        gradients = self._local_step(losses, own.leaves)
+        step, found = seen[0]
+        with torch.no_grad():
+            self._method.modify_gradients(step, gradients)
+            optimiser.step(batch.clients, own.rows, own.leaves, gradients)
+            for name, value in step.output.buffers.items():
+                own.buffers[name].copy_(value)
+        return found
+
+
+def of_some(messages: Messages, places: np.ndarray) -> Messages:
+    """What some clients received, given by their places among those that the messages are for."""
+    return {
+        name: sent[torch.from_numpy(places)] if isinstance(sent, Tensor) else [sent[place] for place in places]
+        for name, sent in messages.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Own:
+    """What the clients of a step have; the same tensors as long as the clients are the same."""
+
+    clients: np.ndarray
+    rows: stacked.Rows
+    leaves: Parameters
+    buffers: Parameters
+    received: Parameters
+    downloads: Messages
+
+    @classmethod
+    def of(
+        cls,
+        clients: np.ndarray,
+        chunk: np.ndarray,
+        downloads: Messages,
+        current: Parameters,
+        received: Parameters,
+        trained: list[str],
+        before: "_Own | None" = None,
+    ) -> "_Own":
+        """Takes some clients' parameters out of the stacks, after those that were out `before` are back."""
+        if before is not None:
+            before.put_back(current)
+        rows = stacked.rows_of(clients, next(iter(current.values())).device)
+        taken = stacked.take(current, rows)
+        leaves = {name: taken.pop(name).requires_grad_() for name in trained}
+        if len(clients) < len(chunk):
+            downloads = of_some(downloads, np.searchsorted(chunk, clients))
+        return cls(clients, rows, leaves, taken, stacked.take(received, rows), downloads)
+
+    @torch.no_grad()
+    def put_back(self, current: Parameters) -> None:
+        stacked.put(current, self.rows, self.leaves | self.buffers)

@@ -1,0 +1,104 @@
+"""The round loop: trains all clients of a federation for any task, under any method. It knows none of them by name.
+
+A round: draw clients, train them locally (all at once, or in chunks under a memory limit), upload, aggregate, evaluate.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from fglbench.engine.local import Trained
+from fglbench.engine.record import Recorder, Result
+from fglbench.engine.rounds import Rounds
+from fglbench.engine.state import Setup, State
+from fglbench.errors import ComponentError
+from fglbench.federation.federation import Federation
+from fglbench.federation.schedule import Schedule
+from fglbench.methods.base import Method
+from fglbench.tasks.base import Task
+
+
+def train(
+    federation: Federation,
+    method: Method,
+    task: Task,
+    schedule: Schedule,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    chunk_clients: int | None = None,
+    on_round: Callable[[int, float, float], None] | None = None,
+) -> Result:
+    """Trains one cell.
+
+    Args:
+        federation: the client graphs of training, and where those lack nodes the ones to score on.
+        method, task: how its backbone is federated, and to which end it is trained.
+        schedule: rounds and optimiser.
+        seed: of the cell; all streams derive from it.
+        device: where tensors live.
+        chunk_clients: clients trained at once; None for all. Changes memory, not numbers.
+        on_round: called after every scored round with (round, mean training loss, validation score or nan).
+
+    Returns:
+        History, predictions and parameters of the selected and the last round, and the outcome: `diverged` with its
+        round when a client's loss is not finite or exceeds `EXPLODED_LOSS`.
+
+    Raises:
+        ComponentError: the method changes graphs on which features were propagated ahead.
+    """
+    backbone = method.backbone
+    if federation.propagated(backbone.propagation).hops and type(method).rebuild is not Method.rebuild:
+        raise ComponentError(
+            f"{type(method).__module__}: its class changes graphs by `rebuild`, but features were propagated on those "
+            "that it is to change. Define `rebuild` in the method's own file (it may return super().rebuild(round))."
+        )
+    clients = federation.num_clients
+    setup = Setup(backbone, method, task, schedule, seed, clients, chunk_clients, torch.device(device))
+    recorder = Recorder(federation.scored, task, schedule.selection_mean)
+    with recorder.training(setup.synchronise):
+        prepared = method.prepare(seed, device, setup.at_once)
+        recorder.sent(prepared.bytes_up, prepared.bytes_down)
+    state = State(setup, prepared.federation)
+    for phase in method.phases(schedule):
+        recorder.begin(phase.name)
+        with recorder.training(setup.synchronise):
+            rounds = Rounds(phase, setup, state, recorder)
+        rounds.build()
+        while rounds.goes_on():
+            trained = rounds.run_round()
+            if trained is None or not _record(rounds, trained, setup, state, recorder):
+                return recorder.diverged()
+            if on_round is not None and rounds.scored:
+                on_round(recorder.rounds - 1, _mean(trained.losses), recorder.validation)
+        with recorder.training(setup.synchronise):
+            rounds.end()
+        recorder.end()
+    return recorder.finished(method.server_parameters())
+
+
+def _record(rounds: Rounds, trained: Trained, setup: Setup, state: State, recorder: Recorder) -> bool:
+    """Scores a round and keeps what it cost and gave; False where a model's outputs are not finite."""
+    if not rounds.scored:
+        recorder.add_unscored(trained.losses)
+        rounds.let_go(trained.losses, np.full(setup.clients, math.nan))
+        return True
+    began = time.perf_counter()
+    if rounds.rebuilt is not None:
+        state.use(rounds.rebuilt)
+    scored = rounds.trained if setup.schedule.evaluate == "trained" else rounds.current
+    predictions = state.scorer.run(scored)
+    if predictions is None:
+        return False
+    recorder.add(predictions, scored, trained, rounds.mixing, rounds.weights, state.federation.scored)
+    rounds.let_go(trained.losses, recorder.client_validation)
+    recorder.eval_seconds += time.perf_counter() - began
+    return True
+
+
+def _mean(losses: np.ndarray) -> float:
+    present = losses[~np.isnan(losses)]
+    return float(np.mean(present)) if len(present) else math.nan

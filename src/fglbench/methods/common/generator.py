@@ -1,0 +1,343 @@
+"""The neighbour generator of FedSage+: what clients learn it from, the generator itself, and its phase of training."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, mse_loss, smooth_l1_loss
+
+from fglbench.backbones import sage
+from fglbench.backbones.base import Backbone, Dropout, linear_layers
+from fglbench.federation.features import dense_rows
+from fglbench.federation.federation import Federation
+from fglbench.federation.operators import SparseOperator, client_means, no_dropout, stacked_bias, stacked_linear
+from fglbench.federation.parameters import Parameters
+from fglbench.federation.partly_dense import PartlyDenseRows
+from fglbench.federation.propagation_batch import PropagationBatch, propagation_batch
+from fglbench.federation.step import Output
+from fglbench.methods import base
+from fglbench.methods.common.mending import MEAN, impair, mend, some_clients
+from fglbench.methods.common.nearest import Candidates, others_mean
+from fglbench.partition.ratios import TRAIN
+from fglbench.seeding import derive
+from fglbench.tasks.base import Objective
+
+
+class Hidden:
+    """What S clients know about the nodes that they hide from themselves: the batch that the generator learns from.
+
+    A node gets as many vectors as it has hidden neighbours, at most `neighbours`; M in all.
+
+    Attributes:
+        clients: [S] their ids.
+        federation: the n nodes that stay, the batch's targets.
+        target_ptr: [S + 1] their boundaries by client.
+        labels: [n] int64.
+        missing: [n] float32 hidden neighbours.
+        owners: [M] the node of each vector.
+        slots: [M] which of its node's vectors it is.
+        vector_ptr: [S + 1] boundaries of the vectors by client.
+        client_mean, vector_mean: [S, n] and [S, M] sums over a client's nodes and vectors, divided by its nodes.
+        own: what the encoder reads of the nodes that stay.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        neighbours: int,
+        share: float,
+        seed: int,
+        device: torch.device | str = "cpu",
+    ):
+        impaired = impair(federation, share, seed, clients)
+        self.clients, self.federation = clients, impaired.federation
+        self.target_ptr = self.federation.ptr.tolist()
+        self.targets = torch.arange(len(self.federation.labels), device=device)
+        self.labels = torch.from_numpy(self.federation.labels).to(device)
+        self.own = propagation_batch(self.federation, MEAN, np.arange(len(clients)), 1, 1, device=device)
+        self.missing = torch.from_numpy(impaired.missing).float().to(device)
+        counts = np.minimum(impaired.missing, neighbours)
+        self.owners, self.slots = vectors_of(counts, self.federation.ptr)
+        self.vector_ptr = np.concatenate([[0], np.cumsum(counts)])[self.federation.ptr].tolist()
+        sizes = np.diff(self.federation.ptr)
+        self.client_mean, self.vector_mean = (
+            client_means(ptr, device, sizes) for ptr in (self.target_ptr, self.vector_ptr)
+        )
+        self._features = federation.features
+        lost = impaired.lost[self.owners].tocsc()
+        self._near = []  # of each client: its hidden rows, what is looked up there, and which vectors may match which
+        for (first, last), (start, stop) in zip(pairwise(self.vector_ptr), pairwise(federation.ptr), strict=True):
+            rows = start + np.flatnonzero(np.diff(lost.indptr[start : stop + 1]))
+            allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
+            self._near.append((rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed))
+        mended, added = mend(self.federation, self.owners, None)
+        train_nodes = np.flatnonzero(mended.role == TRAIN)
+        self._batch = propagation_batch(mended, MEAN, np.arange(len(clients)), 1, 1, train_nodes, device=device)
+        reached = self._batch.levels[0]
+        present = np.isin(added, reached)
+        places = np.searchsorted(reached, added[present])
+        self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
+        self._places = torch.from_numpy(places).to(device)
+        own = cast(Tensor | SparseOperator, self._batch.features[0])
+        self._features_of_own: Tensor | PartlyDenseRows = (  # the dense rows are the vectors, other ones in every step
+            own
+            if isinstance(own, Tensor)
+            else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._batch.feature_ptr)
+        )
+
+    def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Representations are those of the nodes that stay."""
+        return x
+
+    def nearest(self, vectors: Tensor) -> Tensor:
+        """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
+        chosen = np.zeros(len(self.owners), dtype=np.int64)
+        for (first, last), (rows, candidates, allowed) in zip(pairwise(self.vector_ptr), self._near, strict=True):
+            if first < last:
+                found = candidates.nearest(vectors[first:last], allowed)
+                chosen[first:last] = rows[found[:, 0]]
+        return dense_rows(self._features[chosen], vectors.device)
+
+    def mended_batch(self, vectors: Tensor) -> PropagationBatch:
+        """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""
+        own, placed = self._features_of_own, vectors[self._vectors]
+        x = own.index_copy(0, self._places, placed) if isinstance(own, Tensor) else replace(own, dense=placed)
+        return replace(self._batch, features=[x])
+
+
+def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The node of each vector, and its number among that node's: [counts.sum()] both, by client, number and node.
+
+    Args:
+        counts: [n] vectors of each node.
+        ptr: [S + 1] boundaries of the nodes by client.
+    """
+    owners = np.repeat(np.arange(len(counts)), counts)
+    slots = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.lexsort((slots, np.searchsorted(ptr, owners, side="right")))
+    return owners[order], slots[order]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guesses(Output):
+    """What the generator gives beside representations of the nodes that stay.
+
+    Attributes:
+        degrees: [n] predicted numbers of missing neighbours.
+        vectors: [M, num_features] generated neighbours.
+    """
+
+    degrees: Tensor
+    vectors: Tensor
+
+
+class Generator(Backbone):
+    """Encoder, degree head, feature head and classifier; every client draws its noise from a stream of its own.
+
+    Args:
+        settings: of FedSage+.
+        federation: the graphs of training.
+        seed: of the cell.
+        device: of the training.
+    """
+
+    def __init__(self, settings: Any, federation: Federation, seed: int, device: torch.device | str):
+        width, features = settings.width, federation.num_features
+        self.settings = sage.Settings(hidden=width, dropout=0.0)
+        self._encoder = sage.Backbone(self.settings, features, width)
+        self._classifier = sage.Backbone(self.settings, features, federation.classes)
+        self._own, self._seed, self.device = settings, seed, device
+        self._shape = settings.neighbours, features
+        clients = range(federation.num_clients)
+        self._streams = [torch.Generator().manual_seed(derive(seed, "fedsage+ noise", client)) for client in clients]
+        self._hidden: dict[tuple[int, ...], Hidden] = {}
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        width = self._own.width
+        neighbours, features = self._shape
+        layers = [(width, 1), (width, width), (width, neighbours * features)]
+        start = {
+            "encoder": self._encoder.initial(generator),
+            "head": linear_layers(generator, layers),
+            "classifier": self._classifier.initial(generator),
+        }
+        # A layer for each of a node's vectors, so that only those asked for are computed.
+        start["head"]["2.weight"] = start["head"]["2.weight"].view(width, *self._shape).transpose(0, 1).contiguous()
+        start["head"]["2.bias"] = start["head"]["2.bias"].view(self._shape)
+        return {f"{part}.{name}": tensor for part, own in start.items() for name, tensor in own.items()}
+
+    def batch(
+        self,
+        federation: Federation,
+        clients: np.ndarray,
+        targets: np.ndarray | None = None,
+        *,
+        draw_neighbours: Any = None,
+        device: torch.device | str = "cpu",
+    ) -> Hidden:
+        """What clients hide from themselves, which is the same in every round."""
+        key = tuple(clients.tolist())
+        if key not in self._hidden:
+            own = some_clients(federation, clients)
+            shares = self._own.neighbours, self._own.hidden_share
+            self._hidden[key] = Hidden(own, clients, *shares, self._seed, self.device)
+        return self._hidden[key]
+
+    def forward(self, parameters: Parameters, batch: Hidden, dropout: Dropout) -> Guesses:
+        z = self._encoder.forward(_part(parameters, "encoder"), batch.own, no_dropout).logits
+        degrees = self.degrees(parameters, z, batch.target_ptr)
+        vectors = self.vectors(parameters, z, batch.target_ptr, batch.owners, batch.slots, batch.clients)
+        return Guesses(z, z, degrees=degrees, vectors=vectors)
+
+    def classes(self, parameters: Parameters, mended: PropagationBatch) -> Tensor:
+        """[train nodes, classes] logits on the graphs that the vectors mend."""
+        return self._classifier.forward(_part(parameters, "classifier"), mended, no_dropout).logits
+
+    def degrees(self, parameters: Parameters, z: Tensor, ptr: list[int]) -> Tensor:
+        """[n] predicted numbers of missing neighbours; below 0 means none."""
+        return _layer(parameters, 0, z, ptr).squeeze(1)
+
+    def vectors(
+        self,
+        parameters: Parameters,
+        z: Tensor,
+        ptr: list[int],
+        owners: np.ndarray,
+        slots: np.ndarray,
+        clients: np.ndarray,
+    ) -> Tensor:
+        """[M, num_features] generated neighbours: of a node's vectors, all from one draw of noise, those asked for.
+
+        Args:
+            parameters: of S clients.
+            z: [n, width] representations.
+            ptr: their boundaries by client.
+            owners, slots: [M] the node of each vector and its number, in the order of `vectors_of`.
+            clients: [S] ids.
+        """
+        nodes, node_of = np.unique(owners, return_inverse=True)
+        own_ptr = np.searchsorted(nodes, ptr).tolist()
+        noise = [
+            torch.randn(int(size), z.shape[1], generator=self._streams[client])
+            for size, client in zip(np.diff(own_ptr), clients, strict=True)
+        ]
+        noisy = z[torch.from_numpy(nodes).to(z.device)] + torch.cat(noise).to(z.device)
+        h = _layer(parameters, 1, noisy, own_ptr).relu()[torch.from_numpy(node_of).to(z.device)]
+        number, features = self._shape
+        group = (np.searchsorted(ptr, owners, side="right") - 1) * number + slots
+        group_ptr = np.searchsorted(group, np.arange(len(clients) * number + 1)).tolist()
+        weight = parameters["head.2.weight"].reshape(-1, h.shape[1], features)
+        bias = parameters["head.2.bias"].reshape(-1, features)
+        return stacked_bias(stacked_linear(h, weight, group_ptr), bias, group_ptr).tanh()
+
+    @torch.no_grad()
+    def generate(
+        self, parameters: Parameters, federation: Federation, clients: np.ndarray, learned: np.ndarray
+    ) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
+        """The owner [G] of each generated neighbour, by client, and what makes their features [G, num_features].
+
+        Args:
+            parameters: of S clients.
+            federation: their graphs alone.
+            clients: [S] ids.
+            learned: [S] bool, clients that had a node to learn from; the others get no neighbour.
+        """
+        ptr = federation.ptr.tolist()
+        batch = propagation_batch(federation, MEAN, np.arange(len(clients)), 1, 1, device=self.device)
+        z = self._encoder.forward(_part(parameters, "encoder"), batch, no_dropout).logits
+        counts = self.degrees(parameters, z, ptr).round().clamp(0, self._shape[0]).long().cpu().numpy()
+        owners, slots = vectors_of(counts * learned[federation.client_of], federation.ptr)
+
+        @torch.no_grad()
+        def features() -> np.ndarray:
+            return self.vectors(parameters, z, ptr, owners, slots, clients).cpu().numpy()
+
+        return owners, features
+
+
+class Recovery(Objective):
+    """How well a generator recovers what clients hide: degrees (smooth L1), features and classes.
+
+    In the federated epochs the vectors are also pulled to the closest node of every other client.
+
+    Args:
+        settings: of FedSage+, the weights of the terms.
+        generator: what learns.
+        federation: the graphs of training.
+    """
+
+    def __init__(self, settings: Any, generator: Generator, federation: Federation):
+        self._settings, self._generator, self._federation = settings, generator, federation
+        self.targets, self.counts = np.arange(len(federation.labels)), np.diff(federation.ptr)
+        self._everyone = None
+        if is_federated(settings, federation, settings.epochs):
+            self._everyone = Candidates(federation.features, np.unique(federation.ptr), generator.device)
+
+    def loss(self, step: base.Step) -> Tensor:
+        settings = self._settings
+        output, batch = cast(Guesses, step.output), cast(Hidden, step.batch)
+        degrees = smooth_l1_loss(output.degrees, batch.missing, reduction="none").unsqueeze(1)
+        vectors, constant = output.vectors, output.vectors.detach()
+        distance = settings.feature_weight * _distance(vectors, batch.nearest(constant))
+        if self._everyone is not None and step.round >= settings.epochs:
+            whose = np.repeat(step.clients, np.diff(batch.vector_ptr))
+            pulled = others_mean(self._everyone, self._federation, constant, whose)
+            distance = distance + settings.cross_weight * _distance(vectors, pulled)
+        mended = batch.mended_batch(vectors)
+        logits = self._generator.classes(step.parameters, mended)
+        classes = cross_entropy(logits, mended.labels, reduction="none").unsqueeze(1)
+        total = settings.degree_weight * (batch.client_mean @ degrees) + batch.vector_mean @ distance
+        return (total + settings.class_weight * (mended.client_mean @ classes)).squeeze(1)
+
+
+def is_federated(settings: Any, federation: Federation, epoch: int) -> bool:
+    """Whether clients exchange anything in an epoch of the generator."""
+    several = np.count_nonzero(np.diff(federation.ptr)) > 1
+    return bool(several and settings.cross_weight > 0 and epoch >= settings.epochs)
+
+
+class Exchange(base.Method):
+    """What clients send while they learn the generator: in the federated epochs each shows, through the server, noisy
+    representations of its nodes and its feature head to all others, and receives their gradients."""
+
+    backbone: Generator
+
+    def groups(self, names: list[str]) -> dict[str, list[str]]:
+        return {}
+
+    def download(self, number: int, clients: np.ndarray) -> base.Messages:
+        return {"gradients": self._as_large(number, clients)}
+
+    def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
+        shown = self._as_large(round.number, round.clients)
+        return {"shown": torch.cat(shown)} if shown else {}
+
+    def _as_large(self, number: int, clients: np.ndarray) -> list[Tensor]:
+        """Tensors as large as what each client shows to every other one; without values, which stay where they are."""
+        if not is_federated(self.settings, self.federation, number):
+            return []
+        batch = self.backbone.batch(self.federation, clients)
+        width, size = self.settings.width, self.settings.neighbours * self.federation.num_features
+        head = width * width + width + width * size + size  # the layers from noise to features
+        nodes = [len(np.unique(batch.owners[first:last])) for first, last in pairwise(batch.vector_ptr)]
+        each = [(own * width + head) * self.federation.num_clients if own else 0 for own in nodes]
+        return [torch.empty(values, device="meta") for values in each]
+
+
+def _part(parameters: Parameters, part: str) -> Parameters:
+    return {name.removeprefix(f"{part}."): own for name, own in parameters.items() if name.startswith(f"{part}.")}
+
+
+def _layer(parameters: Parameters, number: int, x: Tensor, ptr: list[int]) -> Tensor:
+    weight, bias = parameters[f"head.{number}.weight"], parameters[f"head.{number}.bias"]
+    return stacked_bias(stacked_linear(x, weight, ptr), bias, ptr)
+
+
+def _distance(vectors: Tensor, others: Tensor) -> Tensor:
+    """[M, 1] squared distances; two passes over the vectors forward and one back, half as many as of a difference."""
+    return mse_loss(vectors, others, reduction="none").sum(1, keepdim=True)

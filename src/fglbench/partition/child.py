@@ -1,0 +1,74 @@
+"""Runs a function on arrays in a process of its own, so that a crash or an endless run becomes a named error."""
+
+import importlib
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fglbench.errors import DiskError, PartitionError, ResourceError
+from fglbench.runtime.child import Ended, after, run_in_child
+from fglbench.storage import disk_trouble, read_npz, write_npz
+
+
+def in_child(
+    function: Callable[..., np.ndarray],
+    arrays: Mapping[str, np.ndarray],
+    options: Mapping[str, Any],
+    seconds: float,
+    what: str,
+) -> np.ndarray:
+    """`function(**arrays, **options)`, computed in a child process.
+
+    Args:
+        function: a function at the top level of a module that can be imported by name.
+        arrays: plain arrays.
+        options: values fit for JSON.
+        seconds: the child is ended after this time.
+        what: the subject of the error message, as "METIS".
+
+    Raises:
+        PartitionError: the child crashed, failed, or was not done in time: it would be so again.
+        ResourceError: it was killed, as happens when memory runs out, or had too little.
+        DiskError: the disk for temporary files is full.
+    """
+    with tempfile.TemporaryDirectory(prefix="fglbench-") as folder:
+        given, made = Path(folder) / "given.npz", Path(folder) / "made.npz"
+        write_npz(given, arrays)
+        place = {"module": function.__module__, "function": function.__name__}
+        request = {**place, "options": dict(options), "given": str(given), "made": str(made)}
+        ended = run_in_child(_compute, request, overdue=after(seconds), quiet=True)
+        if ended.overdue:
+            raise PartitionError(
+                f"{what} was not done after {seconds:g} s. Take another scheme, or split on a faster machine."
+            )
+        if ended.status != 0 or not made.exists():
+            _raise_passing_trouble(ended, what, folder)
+            raise PartitionError(f"{what} {ended}. Take other settings or another scheme.")
+        return read_npz(made)["result"]
+
+
+def _raise_passing_trouble(ended: Ended, what: str, folder: str) -> None:
+    """What another try, or another machine, may not meet with: it must not be recorded as if it would come again."""
+    if ended.out_of_memory:
+        raise ResourceError(
+            f"{what} {ended}: memory ran out, or the process was killed. Give the same command again, with more "
+            "memory for the job or on another machine."
+        )
+    if isinstance(ended.known(), DiskError):
+        raise DiskError(
+            f"{what} {ended}: {Path(folder).parent} is full. Make room there, or name another folder in TMPDIR, and "
+            "give the same command again."
+        )
+
+
+def _compute(module: str, function: str, options: dict[str, Any], given: str, made: str) -> None:
+    try:
+        result = getattr(importlib.import_module(module), function)(**read_npz(Path(given)), **options)
+        write_npz(Path(made), {"result": result})
+    except Exception as error:
+        if trouble := disk_trouble(error, Path(made)):
+            raise trouble from error
+        raise

@@ -1,0 +1,1 @@
+"""The files that one stage writes and another reads."""

@@ -1,0 +1,1 @@
+"""Devices, child processes, memory: what a process asks of its machine."""

@@ -1,0 +1,1 @@
+"""Pieces that several tasks, or tasks and methods, share."""

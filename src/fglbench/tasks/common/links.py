@@ -1,0 +1,243 @@
+"""Links of client graphs: inner products of pairs of rows, negatives, and the losses of link prediction."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from fglbench.errors import ComponentError
+from fglbench.federation.batch import Batch
+from fglbench.federation.federation import Federation
+from fglbench.federation.operators import SparseOperator, client_means, csr_tensor, product
+from fglbench.seeding import numpy_stream
+from fglbench.tasks.base import Objective
+
+if TYPE_CHECKING:
+    from fglbench.federation.step import Step
+
+_AT_ONCE = 2**15  # pairs whose rows are beside each other in memory; more leave the cache of a CPU
+_SPARE = 8  # negatives drawn beyond the number that is expected to suffice
+
+
+class InnerProducts:
+    """Inner products of pairs of rows. Their gradient is one sparse product, far faster than that of indexing.
+
+    Args:
+        ends: [P, 2] int64 rows.
+        rows: of the matrix that is read, R.
+        device: of the matrix.
+    """
+
+    def __init__(self, ends: np.ndarray, rows: int, device: torch.device | str):
+        size, both = 2 * len(ends), ends.T.ravel()
+        # The entries of a row are the pairs that it is in; an entry's number is that of its end.
+        by_row = sp.csr_matrix((np.ones(size, dtype=np.int8), (both, np.arange(size))), shape=(rows, size))
+        own, other = by_row.indices, (by_row.indices + len(ends)) % max(size, 1)
+        self._rows = rows
+        self._ends = torch.from_numpy(np.ascontiguousarray(ends.T)).to(device)
+        self._pair = torch.from_numpy(own % max(len(ends), 1)).to(device)
+        self._indptr = torch.from_numpy(by_row.indptr).to(device)
+        self._columns = torch.from_numpy(both[other].astype(by_row.indptr.dtype)).to(device)
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """[R, width] -> [P]."""
+        return _InnerProducts.apply(z, self)
+
+    def of(self, z: Tensor) -> Tensor:
+        """The same, outside autograd."""
+        found = z.new_empty(self._ends.shape[1])
+        for ends, out in zip(self._ends.split(_AT_ONCE, dim=1), found.split(_AT_ONCE), strict=True):
+            first, second = (z.index_select(0, own) for own in ends)
+            torch.sum(first.mul_(second), dim=1, out=out)
+        return found
+
+    def gradient(self, gradient: Tensor, z: Tensor) -> Tensor:
+        """[R, width] of the matrix, from that of the products [P]."""
+        matrix = csr_tensor(self._indptr, self._columns, gradient.index_select(0, self._pair), (self._rows, self._rows))
+        return product(matrix, z)
+
+
+class _InnerProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, pairs: InnerProducts) -> Tensor:
+        ctx.pairs = pairs
+        ctx.save_for_backward(z)
+        return pairs.of(z)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return ctx.pairs.gradient(gradients[0], z), None
+
+
+@dataclass(frozen=True)
+class ClientPairs:
+    """Pairs of output rows of a batch, client by client.
+
+    Attributes:
+        products: their inner products.
+        mean: [S, P] operator that averages the pairs of each client.
+    """
+
+    products: InnerProducts
+    mean: SparseOperator
+
+    @classmethod
+    def of(cls, ends: Sequence[np.ndarray], batch: Batch) -> "ClientPairs":
+        """Args: ends, of each client of the batch [P, 2] positions among its nodes."""
+        device = batch.targets.device
+        rows = [own + start for own, start in zip(ends, batch.target_ptr, strict=False)]
+        ptr = np.cumsum([0, *map(len, ends)])
+        return cls(InnerProducts(np.concatenate(rows), len(batch.targets), device), client_means(ptr, device))
+
+
+class LastPairs:
+    """The pairs of the batch that was asked for last; a batch that stays serves all epochs and rounds."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Batch, ClientPairs] | None = None
+
+    def of(self, batch: Batch, federation: Federation, ends: Callable[[int], np.ndarray]) -> ClientPairs:
+        """The pairs of a batch that has all nodes of its clients.
+
+        Args:
+            batch: of the federation.
+            federation: the client graphs.
+            ends: gives for a client [P, 2] positions among its nodes.
+
+        Raises:
+            ComponentError: see `check_whole`.
+        """
+        if self._last is None or self._last[0] is not batch:
+            check_whole(batch, federation)
+            self._last = batch, ClientPairs.of([ends(client) for client in batch.clients.tolist()], batch)
+        return self._last[1]
+
+
+class ScoredPairs:
+    """Scores the pairs of a federation from embeddings of its nodes."""
+
+    def __init__(self) -> None:
+        self._pairs = LastPairs()
+
+    def scores(self, embeddings: Tensor, batch: Batch, federation: Federation) -> Tensor:
+        """[pairs of the batch's clients] inner products: the larger, the likelier an edge.
+
+        Args:
+            embeddings: [outputs, width] of all nodes of these clients.
+            batch: whose outputs they are.
+            federation: that the batch is of.
+        """
+        assert federation.pairs is not None
+        pairs, starts = federation.pairs, given_ptr(federation)
+
+        def ends(client: int) -> np.ndarray:
+            return pairs.ends[pairs.ptr[client] : pairs.ptr[client + 1]] - starts[client]
+
+        return self._pairs.of(batch, federation, ends).products(embeddings)
+
+
+def given_ptr(federation: Federation) -> np.ndarray:
+    """[C + 1] boundaries of the clients among the rows that are given."""
+    return federation.ptr if federation.given is None else np.searchsorted(federation.given, federation.ptr)
+
+
+def check_whole(batch: Batch, federation: Federation) -> None:
+    """Checks that a batch has all nodes of its clients.
+
+    Raises:
+        ComponentError: it has some.
+    """
+    if not np.array_equal(np.diff(batch.target_ptr), np.diff(given_ptr(federation))[batch.clients]):
+        raise ComponentError(
+            "links are predicted from all nodes of a client at once, and this batch has some of them. Leave "
+            "training.batch_size out."
+        )
+
+
+class LinkObjective(Objective):
+    """Tells the edges of a client from pairs without an edge, by inner products of embeddings (Kipf and Welling 2016).
+
+    `targets` are all nodes of the clients that have an edge, `counts` their edges.
+
+    Args:
+        federation: the client graphs; edges to rows that a method added are not learned.
+    """
+
+    def __init__(self, federation: Federation):
+        given, starts = federation.given, given_ptr(federation)
+        self._federation = federation
+        self._adjacency = federation.adjacency if given is None else federation.adjacency[given][:, given].tocsr()
+        self._adjacency.sort_indices()
+        self._sizes = np.diff(starts)
+        ends = np.stack(sp.triu(self._adjacency, k=1, format="csr").nonzero(), axis=1).astype(np.int64)
+        bounds = np.searchsorted(ends[:, 0], starts)
+        self._starts = starts
+        self._edges = [ends[first:last] - start for first, last, start in zip(bounds, bounds[1:], starts, strict=False)]
+        self.counts = np.diff(bounds)
+        trains = np.repeat(self.counts > 0, self._sizes)
+        self.targets = np.flatnonzero(trains) if given is None else given[trains]
+        self._pairs = LastPairs()
+
+    def _positives(self, batch: Batch) -> ClientPairs:
+        return self._pairs.of(batch, self._federation, self._edges.__getitem__)
+
+
+class SampledPairs(LinkObjective):
+    """The mean of -log s over a client's edges, and of -log(1 - s) over as many pairs without one; s is the sigmoid.
+
+    It is PyG's `GAE.recon_loss`. The pairs without an edge are drawn anew in every local epoch.
+    """
+
+    def loss(self, step: "Step") -> Tensor:
+        z, positive = step.output.logits, self._positives(step.batch)
+        negative = ClientPairs.of(self.negatives(step.seed, step.round, step.epoch, step.clients), step.batch)
+        of_edges = positive.mean @ softplus(-positive.products(z)).unsqueeze(1)
+        of_others = negative.mean @ softplus(negative.products(z)).unsqueeze(1)
+        return (of_edges + of_others).squeeze(1)
+
+    def negatives(self, seed: int, round: int, epoch: int, clients: np.ndarray) -> list[np.ndarray]:
+        """Of each client [edges, 2] pairs of two of its nodes that no edge of training joins; repeats may occur.
+
+        A client that is nearly complete may have fewer.
+        """
+        drawn = [self._candidates(numpy_stream(seed, "negatives", c, round, epoch), c) for c in clients.tolist()]
+        rows = np.concatenate([own + self._starts[c] for own, c in zip(drawn, clients, strict=True)])
+        joined = np.asarray(self._adjacency[rows[:, 0], rows[:, 1]]).ravel() > 0
+        free = np.split(~joined & (rows[:, 0] != rows[:, 1]), np.cumsum([len(own) for own in drawn])[:-1])
+        return [own[kept][: self.counts[c]] for own, kept, c in zip(drawn, free, clients, strict=True)]
+
+    def _candidates(self, stream: np.random.Generator, client: int) -> np.ndarray:
+        edges, nodes = int(self.counts[client]), int(self._sizes[client])
+        free = max(1 - (2 * edges + nodes) / nodes**2, 0.25)
+        return stream.integers(nodes, size=(int(1.1 * edges / free) + _SPARE, 2))
+
+
+class AllPairs(LinkObjective):
+    """The weighted cross-entropy over all n^2 ordered pairs of a client's nodes (the code of Kipf and Welling 2016).
+
+    It is n^2 / (2 (n^2 - E)) times the mean, in which edges weigh (n^2 - E) / E. A node's pair with itself counts as an
+    edge, but not in E, the ordered edges.
+    """
+
+    def loss(self, step: "Step") -> Tensor:
+        z, positive = step.output.logits, self._positives(step.batch)
+        size = torch.from_numpy(self._sizes[step.clients]).to(z)
+        edges = 2 * torch.from_numpy(self.counts[step.clients]).to(z)  # ordered, as in the weights of the code
+        absent = size.square() - edges
+        weight, norm = absent / edges, size.square() / (2 * absent)
+        own = z.tensor_split(step.batch.target_ptr[1:-1])
+        everything = torch.stack([softplus(nodes @ nodes.T).mean() for nodes in own])
+        scores, itself = positive.products(z), z.square().sum(1)
+        pairs = torch.from_numpy(np.repeat(np.arange(len(step.clients)), self.counts[step.clients])).to(z.device)
+        of_edges = weight[pairs] * softplus(-scores) - softplus(scores)
+        rows = torch.from_numpy(np.repeat(np.arange(len(step.clients)), self._sizes[step.clients])).to(z.device)
+        of_nodes = weight[rows] * softplus(-itself) - softplus(itself)
+        sums = (positive.mean @ of_edges.unsqueeze(1)).squeeze(1) * edges
+        sums = sums + (step.batch.client_mean @ of_nodes.unsqueeze(1)).squeeze(1) * size
+        return norm * (everything + sums / size.square())

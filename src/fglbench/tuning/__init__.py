@@ -1,0 +1,1 @@
+"""Searches of settings by validation scores."""

@@ -1,0 +1,272 @@
+"""One cell without Snakemake: the same stages, folders and caches as the workflow, in one call.
+
+What is prepared or trained already is kept. Downloading and splitting run in a process of their own, so that the
+memory of their libraries does not count as memory of training.
+"""
+
+import math
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fglbench.config.expand import expand
+from fglbench.config.identity import Cell
+from fglbench.config.load import load_config, mirror_of
+from fglbench.config.schema import Config
+from fglbench.errors import DataError, ResourceError, StorageError
+from fglbench.records.component_files import changes, own_file, own_files
+from fglbench.runtime.child import run_in_child
+from fglbench.stages.preprocess import FILE, is_current, split_of
+from fglbench.stages.run_record import RECORD, differences, is_complete
+from fglbench.stages.train import Progress, train
+from fglbench.storage import exclusive, hash_file, read_json, write_json
+from fglbench.tasks import selecting_metric, task_name
+
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Single:
+    """A validated configuration with one cell, and the folders of its stages.
+
+    Attributes:
+        results: the results folder.
+        trained: where training and evaluation go; None: there as well.
+    """
+
+    config: Config
+    cell: Cell
+    results: Path
+    trained: Path | None = None
+
+    def folder(self, stage: str) -> Path:
+        """Where a stage keeps all seeds of the cell; `download` has no seeds."""
+        if stage == "download":
+            return self.results / "download" / self.cell.dataset.slug
+        return self.seed_folder(stage).parent
+
+    def seed_folder(self, stage: str) -> Path:
+        """The folder of the cell's seed in a stage."""
+        own = self.trained if stage in ("train", "evaluate") else None
+        return (own or self.results) / self.cell.folder(stage)
+
+
+def one_cell(values: dict[str, Any], results: Path, source: str = COMMAND_LINE) -> Single:
+    """Validates a configuration that describes one cell.
+
+    Args:
+        values: as in `config.yaml`, with one entry per list.
+        results: the results folder.
+        source: named in problems.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    config = load_config(values, source)
+    (cell,) = expand(config).cells
+    return Single(config, cell, Path(results))
+
+
+def run_cell(
+    values: dict[str, Any],
+    results: Path,
+    *,
+    threads: int = 1,
+    force: bool = False,
+    own_process: bool = False,
+    progress: Callable[[int], Progress | None] = lambda seed: None,
+) -> dict[str, Any]:
+    """Downloads, splits, preprocesses, trains and evaluates one cell; what is there is kept.
+
+    Args:
+        values: as in `config.yaml`, with one entry per list.
+        results: the results folder.
+        threads: of torch.
+        force: train again although the cell is there.
+        own_process: prepare in a child process where something is missing.
+        progress: see `stages.train.train`.
+
+    Returns:
+        See `summary`.
+
+    Raises:
+        ConfigError: the configuration has problems.
+        DataError, PartitionError: the data cannot be had, or not be partitioned as asked.
+        StorageError: a stored file is damaged.
+    """
+    single = one_cell(values, results)
+    return run_single(single, threads=threads, force=force, own_process=own_process, progress=progress)
+
+
+def run_single(
+    single: Single,
+    *,
+    threads: int = 1,
+    force: bool = False,
+    own_process: bool = False,
+    progress: Callable[[int], Progress | None] = lambda seed: None,
+) -> dict[str, Any]:
+    """As `run_cell`, of a cell that is resolved already."""
+    from fglbench.stages.evaluate import evaluate
+
+    cell, config = single.cell, single.config
+    prepared = single.seed_folder("preprocess") / FILE
+    files, trust = own_files(cell.specs), config.components.trust
+    wanted = files if trust == "again" else None
+    kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared), wanted)
+    _prepare_where_missing(single, own_process)
+    if not kept:
+        if force:
+            with exclusive(single.seed_folder("train")):
+                shutil.rmtree(single.seed_folder("train"), ignore_errors=True)
+        train(
+            single.folder("download"),
+            single.folder("preprocess"),
+            cell.specs,
+            {cell.seed: cell.id},
+            single.folder("train"),
+            device=config.device,
+            mode=config.mode,
+            threads=threads,
+            chunk_clients=config.jobs.chunk_clients,
+            memory_mb=config.jobs.memory_mb,
+            trust=trust,
+            progress=progress,
+        )
+        _update_lists(single, "train", RECORD)
+    # Always: stored scores may be of another run, or of an older evaluation, and it takes far less than training.
+    trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
+    evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
+    _update_lists(single, "evaluate", "metrics.json")
+    but = differences(read_json(single.seed_folder("train") / RECORD), config.mode, files) if kept else []
+    return {**summary(single), "kept": kept, "differences": but}
+
+
+def _update_lists(single: Single, stage: str, name: str) -> None:
+    """Puts the checksum of what a stage made now into the workflow's lists of this seed, so that it sees the change."""
+    file = single.seed_folder(stage) / name
+    key, digest = f"{file.parent.name}/{name}", hash_file(file)
+    for path in single.folder(stage).glob("seeds-*.json"):
+        with suppress(StorageError, AttributeError):  # a damaged list is the workflow's to find
+            listed = read_json(path)
+            if listed.get(key, digest) != digest:
+                write_json(path, {**listed, key: digest})
+
+
+def divide(single: Single) -> None:
+    """Download and split; errors as `run_cell`."""
+    from fglbench.stages.download import download
+    from fglbench.stages.split import split
+
+    cell = single.cell
+    graph, parts = single.folder("download"), single.folder("split")
+    forbidden = None if single.config.data.download else "data.download: false"
+    trust = single.config.components.trust
+    download(cell.dataset.spec, graph, mirror_of(single.config), forbidden, trust)
+    split(graph, cell.partition.spec, [cell.seed], parts, file=cell.partition.file, trust=trust)
+    _update_lists(single, "split", "card.json")
+
+
+def prepare(single: Single) -> None:
+    """Download, split and preprocess; errors as `run_cell`."""
+    from fglbench.stages.preprocess import preprocess
+
+    divide(single)
+    cell, graph, parts = single.cell, single.folder("download"), single.folder("split")
+    preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
+    _update_lists(single, "preprocess", FILE)
+
+
+def _prepare_in_child(values: dict[str, Any], results: str) -> None:
+    prepare(one_cell(values, Path(results)))
+
+
+def _prepare_where_missing(single: Single, own_process: bool) -> None:
+    # The paths of split and preprocess hold a hash of everything that decides them, the dataset's version included.
+    graph, parts = single.folder("download"), single.seed_folder("split")
+    cards = {"dataset": graph / "graph.json", "scheme": parts / "card.json"}
+    names = {"dataset": single.cell.dataset.spec["name"], "scheme": single.cell.partition.spec["scheme"]}
+    if (
+        all(card.exists() for card in cards.values())
+        and is_current(single.seed_folder("preprocess") / FILE, parts, graph)
+        and not any(changes(read_json(card), own_file(kind, names[kind])) for kind, card in cards.items())
+    ):
+        return
+    if not own_process:
+        prepare(single)
+        return
+    values = single.config.model_dump(mode="json")
+    ended = run_in_child(_prepare_in_child, {"values": values, "results": str(single.results)})
+    if ended.status == 0:
+        return
+    if known := ended.known():
+        raise known
+    what = f"the process that prepared '{single.cell.dataset.slug}' {ended}"
+    if ended.out_of_memory:
+        raise ResourceError(
+            f"{what}, as happens when memory runs out. Use a machine with more memory, or a smaller dataset."
+        )
+    raise DataError(f"{what}. What it printed above says where.")
+
+
+def summary(single: Single) -> dict[str, Any]:
+    """What a run scored and cost: the selecting score at the protocol's reading, such as `test_accuracy_pooled`, None
+    where there is none; `selected_round` counts from 0. `test_accuracy_nodes` is there where clients share nodes."""
+    metric = selecting_metric(task_name(single.cell.method.spec))
+    record = read_json(single.seed_folder("train") / "run.json")
+    readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
+    scores = readings.get(single.config.protocol.reading)
+
+    def score(split: str, mean: str) -> float | None:
+        return scores[split][metric][mean] if scores and split in scores else None
+
+    shared = bool(scores) and "node_mean" in scores["test"][metric]
+    return {
+        "metric": metric,
+        f"test_{metric}_pooled": score("test", "pooled"),
+        f"test_{metric}_macro": score("test", "macro"),
+        **({f"test_{metric}_nodes": score("test", "node_mean")} if shared else {}),
+        f"val_{metric}_pooled": score("val", "pooled"),
+        f"global_test_{metric}": score("global_test", "macro"),
+        "selected_round": scores["round"] if scores else None,
+        **{
+            key: record[key]
+            for key in (
+                "rounds_run",
+                "train_seconds",
+                "eval_seconds",
+                "peak_memory_mb",
+                "bytes_up",
+                "bytes_down",
+            )
+        },
+        "outcome": record["outcome"]["state"],
+        "reason": record["outcome"]["reason"],
+        "cell": single.cell.id,
+        "folder": str(single.seed_folder("train")),
+    }
+
+
+def terminal_progress(rounds: int) -> Callable[[int], Progress | None]:
+    """A progress bar with round, loss and validation score where standard error is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        return lambda seed: None
+    from tqdm import tqdm
+
+    def bar(seed: int) -> Progress:
+        shown = tqdm(total=rounds, desc=f"seed {seed}", unit="round")
+
+        def update(number: int, loss: float, validation: float) -> None:
+            scores = {"loss": f"{loss:.3f}"} | ({} if math.isnan(validation) else {"val": f"{100 * validation:.1f}"})
+            shown.set_postfix(scores, refresh=False)
+            shown.update()
+            if number + 1 == rounds:
+                shown.close()
+
+        return update
+
+    return bar

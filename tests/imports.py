@@ -1,0 +1,89 @@
+"""The import graph of the packages. `python tests/imports.py` draws it anew on the page on architecture."""
+
+import ast
+from pathlib import Path
+
+import networkx as nx
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "fglbench"
+PAGE = ROOT / "docs" / "architecture.md"
+LAYERS = (
+    "cli",
+    "commands",
+    "tuning",
+    "workflow",
+    "stages",
+    "tracking",
+    "reporting",
+    "config",
+    "engine",
+    "methods",
+    "tasks",
+    "backbones",
+    "samplers",
+    "federation",
+    "partition",
+    "datasets",
+    "evaluation",
+    "records",
+    "registry",
+    "runtime",
+    "storage",
+    "seeding",
+    "settings",
+    "errors",
+)
+"""From the top down: a package imports from those that follow it, and from itself."""
+NO_LAYER = {"__init__", "__main__"}
+
+
+def package_of(path: Path) -> str:
+    """The package, or the module beside the packages, that a file of the suite belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The packages of the suite that a file imports from, also inside functions and for types alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            below = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            below = [alias.name for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in below if name.startswith("fglbench.")}
+    return found - {"__version__"}
+
+
+def import_graph() -> dict[str, dict[str, set[str]]]:
+    """For every package its files, and for each file the packages that it imports from."""
+    graph: dict[str, dict[str, set[str]]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        graph.setdefault(package_of(path), {})[str(path.relative_to(SOURCE))] = imported(path)
+    return graph
+
+
+def diagram() -> str:
+    """A Mermaid chart of the packages: arrows are imports, without those that a chain of others implies."""
+    edges = nx.DiGraph()
+    edges.add_nodes_from(LAYERS)
+    for package, files in import_graph().items():
+        if package not in NO_LAYER:
+            edges.add_edges_from((package, name) for names in files.values() for name in names if name != package)
+    drawn = nx.transitive_reduction(edges)
+    lines = [
+        f"  {upper} --> {lower}" for upper in LAYERS for lower in sorted(drawn.successors(upper), key=LAYERS.index)
+    ]
+    return "\n".join(["```mermaid", "flowchart TD", *lines, "```"])
+
+
+def redrawn(page: str) -> str:
+    """The page with the diagram of today's imports."""
+    before, rest = page.split("```mermaid", 1)
+    return before + diagram() + rest.split("```", 1)[1]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(redrawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
