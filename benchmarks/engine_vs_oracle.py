@@ -23,12 +23,13 @@ import oracle  # noqa: E402
 from federations import TASK, Case, backbone_of, method_of, schedule_of  # noqa: E402
 
 from fglbench import registry  # noqa: E402
-from fglbench.datasets.base import load_graph  # noqa: E402
 from fglbench.engine.loop import train  # noqa: E402
+from fglbench.records.graph import load_graph  # noqa: E402
+from fglbench.records.split import load_split  # noqa: E402
 from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.seeding import torch_stream  # noqa: E402
 from fglbench.stages.download import download  # noqa: E402
-from fglbench.stages.split import load_split, split  # noqa: E402
+from fglbench.stages.split import split  # noqa: E402
 
 LOCAL_EPOCHS, SEED = 3, 0
 SETTINGS = {"hidden": 64, "dropout": 0.5}

@@ -27,13 +27,14 @@ from torch_geometric.nn import GAE, InnerProductDecoder  # noqa: E402
 from torch_geometric.utils import negative_sampling  # noqa: E402
 
 from fglbench import registry  # noqa: E402
-from fglbench.datasets.base import load_graph  # noqa: E402
 from fglbench.engine.loop import train  # noqa: E402
 from fglbench.federation.federation import Federation  # noqa: E402
+from fglbench.records.graph import load_graph  # noqa: E402
+from fglbench.records.split import load_split  # noqa: E402
 from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.seeding import torch_stream  # noqa: E402
 from fglbench.stages.download import download  # noqa: E402
-from fglbench.stages.split import load_split, split  # noqa: E402
+from fglbench.stages.split import split  # noqa: E402
 from fglbench.tasks import task_of  # noqa: E402
 from fglbench.workflow.single import run_cell  # noqa: E402
 

@@ -14,7 +14,7 @@ import torch
 from fglbench import registry
 from fglbench.backbones.base import Backbone
 from fglbench.config.schema import Training
-from fglbench.datasets.base import Graph, canonical_edges, save_graph
+from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.federation.federation import Federation
 from fglbench.federation.propagation import Propagated, pays
 from fglbench.federation.schedule import Schedule
@@ -22,6 +22,7 @@ from fglbench.methods.base import Method
 from fglbench.partition.links import Pairs, draw_pairs
 from fglbench.partition.ratios import Ratios
 from fglbench.partition.subgraph import induced_edges
+from fglbench.records.graph import save_graph
 from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
 from fglbench.storage import fingerprint, hash_file, write_json, write_npz

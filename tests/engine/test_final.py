@@ -13,8 +13,9 @@ from fglbench.engine.final import global_test, reading_logits
 from fglbench.engine.loop import train
 from fglbench.engine.record import Result
 from fglbench.federation.parameters import Parameters
+from fglbench.records.split import load_split
 from fglbench.stages.preprocess import load_federation, load_global_test, preprocess
-from fglbench.stages.split import load_split, split
+from fglbench.stages.split import split
 
 SETTINGS = {"hidden": 5, "dropout": 0.0}
 SPEC = {"features": "raw", "r": 0.5, "hops": 1}

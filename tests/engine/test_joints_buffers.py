@@ -24,9 +24,10 @@ from fglbench.federation.parameters import Parameters
 from fglbench.federation.propagation_batch import PropagationBatch
 from fglbench.federation.step import Output
 from fglbench.methods import base, fedavg
+from fglbench.records.run import Machine, Outcome
 from fglbench.seeding import numpy_stream
 from fglbench.settings import ComponentSettings
-from fglbench.stages.run_record import write_record
+from fglbench.stages.run_folder import write_run
 
 BYTES = 4 * (6 * HIDDEN + HIDDEN + HIDDEN * 3 + 3)  # of a client's parameters
 
@@ -143,8 +144,8 @@ def test_a_running_mean_is_that_of_plain_clients(
 @pytest.mark.parametrize(("method", "stored"), [(Averaged, 1), (Personal, 5)])
 def test_buffers_are_in_the_checkpoint(five: Case, tmp_path: Path, method: type[Averaged], stored: int) -> None:
     result = run(five, method)
-    outcome, machine = {"state": "ok", "round": None, "reason": None}, {"split": None}
-    write_record(tmp_path / "seed0", {"method": {"training": {}}}, 0, "cell", result, outcome, machine, 0.0)
+    specs = {"method": {"training": {}}}
+    write_run(tmp_path / "seed0", specs, 0, "cell", result, Outcome(state="ok"), Machine(), None, 0.0)
     kept = load_file(tmp_path / "seed0" / "checkpoint.safetensors")
     for name, reading in (("selected", "val"), ("last", "last")):
         mean = kept[f"{name}/0.mean"]

@@ -11,13 +11,14 @@ import torch
 from federations import TASK, Case, backbone_of, case_of, method_of, schedule_of, tiny_case
 from pairs import dealt, parameters
 
-from fglbench.datasets.base import load_graph
 from fglbench.engine.loop import train
 from fglbench.engine.rounds import draw_clients
 from fglbench.federation.operators import no_dropout
+from fglbench.records.graph import load_graph
+from fglbench.records.split import load_split
 from fglbench.seeding import torch_stream
 from fglbench.stages.download import download
-from fglbench.stages.split import load_split, split
+from fglbench.stages.split import split
 
 BACKBONES: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {"depth": 2}),

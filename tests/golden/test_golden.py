@@ -17,14 +17,9 @@ from safetensors.numpy import load_file
 
 from fglbench import registry
 from fglbench.config.expand import expand
-from fglbench.config.identity import (
-    ENGINE_VERSION,
-    EVALUATE_VERSION,
-    PREPROCESS_VERSION,
-    SPLIT_VERSION,
-    Cell,
-)
+from fglbench.config.identity import ENGINE_VERSION, PREPROCESS_VERSION, SPLIT_VERSION, Cell
 from fglbench.config.schema import Study
+from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.stages.download import download
 from fglbench.stages.evaluate import evaluate
 from fglbench.stages.preprocess import preprocess

@@ -11,15 +11,16 @@ import pytest
 
 from fglbench.config.expand import Expansion, expand
 from fglbench.config.schema import Study
-from fglbench.datasets.base import load_graph
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_file, check_listed, check_made
+from fglbench.records.federation import FILE
+from fglbench.records.graph import load_graph
 from fglbench.reporting.records import load_study
 from fglbench.stages.collect import collect
 from fglbench.stages.download import download
 from fglbench.stages.evaluate import evaluate
 from fglbench.stages.job import finish, list_checksums
-from fglbench.stages.preprocess import FILE, load_federation, preprocess
+from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
 from fglbench.stages.train import train
 from fglbench.stages.verify import find_damage
@@ -172,7 +173,7 @@ def test_an_altered_federation_is_made_again_by_its_own_stage(results: Results) 
 def test_a_cell_trained_again_by_itself_agrees_with_the_lists_of_the_workflow(results: Results) -> None:
     run_cell(CELL, results.root, force=True)
     results.run("collect")
-    alter_text(results.folder("train") / "run.json", "bytes_up")
+    alter_text(results.folder("train") / "run.json", "host")
     with pytest.raises(StorageError, match=r"run\.json does not match"):
         run_cell(CELL, results.root)
 

@@ -14,7 +14,7 @@ from fglbench.config.load import load_config
 from fglbench.config.schema import Components, Study
 from fglbench.errors import ConfigError
 from fglbench.records.component_files import KEY, changes, own_files
-from fglbench.stages.run_record import differences
+from fglbench.records.run import RunRecord
 from fglbench.storage import hash_file, read_json, write_json
 from fglbench.workflow.single import run_cell
 
@@ -131,19 +131,21 @@ def test_shipped_components_have_no_hash() -> None:
     study = {"datasets": ["cora"], "partitions": ["louvain"], "clients": [3], "methods": ["fedgl"]}
     (cell,) = expand(Study.model_validate({**study, "seeds": 1})).cells
     assert own_files(cell.specs) == {}
-    assert changes({KEY: {}}, {}) == []
+    assert changes({}, {}) == []
 
 
 def test_another_mode_or_torch_is_said_of_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = {"mode": "fast", "versions": {"torch": "2.0.1"}}
-    monkeypatch.setattr("fglbench.stages.run_record.version", {"torch": "2.8.0"}.__getitem__)
-    assert differences(record, "deterministic", {}) == [
+    def record(mode: str | None, versions: dict[str, str]) -> RunRecord:
+        return RunRecord(cell="", seed=0, settings={}, outcome={"state": "ok"}, mode=mode, versions=versions)
+
+    monkeypatch.setattr("fglbench.records.run.version", {"torch": "2.8.0"}.__getitem__)
+    assert record("fast", {"torch": "2.0.1"}).differences("deterministic", {}) == [
         "trained in mode fast with torch 2.0.1, now in mode deterministic with torch 2.8.0"
     ]
-    assert differences({"mode": "fast", "versions": {"torch": "2.8.0"}}, "fast", {}) == []
-    assert differences({"mode": None, "versions": {}}, "fast", {}) == []  # it did not come as far
+    assert record("fast", {"torch": "2.8.0"}).differences("fast", {}) == []
+    assert record(None, {}).differences("fast", {}) == []  # it did not come as far
 
 
 @pytest.mark.parametrize("as_json", [True, False])

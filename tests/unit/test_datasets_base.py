@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fglbench.datasets.base import canonical_edges, content_hash, load_graph, save_graph
+from fglbench.datasets.base import canonical_edges, content_hash
 from fglbench.datasets.card import data_card
 from fglbench.datasets.components import largest_component
 from fglbench.errors import StorageError
+from fglbench.records.graph import load_graph, save_graph
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -20,9 +20,10 @@ import pytest
 import scipy.sparse as sp
 
 from fglbench.datasets import catalogue, embedded, fetch, raw
-from fglbench.datasets.base import canonical_edges, content_hash, load_graph
+from fglbench.datasets.base import canonical_edges, content_hash
 from fglbench.datasets.spec import Counts
 from fglbench.errors import DataError
+from fglbench.records.graph import load_graph
 from fglbench.stages import download as stage
 from fglbench.stages.download import download
 
@@ -455,7 +456,7 @@ def test_an_interrupted_write_leaves_nothing(monkeypatch, tmp_path):
     def full_disk(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("fglbench.datasets.base.write_json", full_disk)
+    monkeypatch.setattr("fglbench.records.graph.write_json", full_disk)
     with pytest.raises(OSError, match="No space left"):
         download({"name": "karate"}, tmp_path)
     assert files_in(tmp_path) == []

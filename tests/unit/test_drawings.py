@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from synthetic_records import study_of
 
-from fglbench.datasets.base import Graph, canonical_edges, save_graph
+from fglbench.datasets.base import Graph, canonical_edges
+from fglbench.records.graph import save_graph
 from fglbench.reporting.figures import draw, save
 from fglbench.stages.drawings import WHOLE, drawings, layout
 from fglbench.storage import hash_file, write_json, write_npz

@@ -46,6 +46,7 @@ def make_run(
     write_npz(folder / "predictions.npz", arrays | rounds | more)
     run = {
         "cell": "cell-1",
+        "seed": seed,
         "settings": {"method": method or {}},
         "split": sha256,
         "outcome": outcome or {"state": "ok", "round": None, "reason": None},

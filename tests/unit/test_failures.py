@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fglbench.records.run import Outcome, RunRecord, failed_seeds
 from fglbench.stages.failures import FORCED, attempt, failed_in, note, only_failed, told
-from fglbench.stages.run_record import failed_seeds
-from fglbench.storage import write_json
 
 
 @pytest.fixture
@@ -63,5 +62,6 @@ def test_failures_are_told_with_their_reason_and_the_next_step(output: Path):
 
 def test_only_errors_are_failures_of_a_job(tmp_path: Path):
     for seed, state in enumerate(["ok", "failed", "oom", "timeout", "diverged", "not_applicable"]):
-        write_json(tmp_path / f"seed{seed}" / "run.json", {"outcome": {"state": state, "reason": f"it {state}"}})
+        outcome = Outcome(state=state, reason=f"it {state}")
+        RunRecord(cell="", seed=seed, settings={}, outcome=outcome).write(tmp_path / f"seed{seed}")
     assert failed_seeds(tmp_path, range(6)) == {"seed 1": "it failed"}

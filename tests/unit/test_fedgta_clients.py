@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
-from fglbench.datasets.base import load_graph
 from fglbench.datasets.spec import Counts
 from fglbench.errors import DataError
+from fglbench.records.graph import load_graph
 from fglbench.stages.download import download
 from fglbench.workflow.single import run_cell
 

@@ -11,8 +11,9 @@ from raw_files import NODES, Content, announce, content, write_graphsaint, write
 
 from fglbench.datasets import catalogue, room
 from fglbench.datasets.availability import why_unavailable
-from fglbench.datasets.base import canonical_edges, load_graph
+from fglbench.datasets.base import canonical_edges
 from fglbench.errors import DataError, ResourceError
+from fglbench.records.graph import load_graph
 from fglbench.stages.download import download
 
 SAINT = [("flickr", "Flickr"), ("reddit", "Reddit2")]

@@ -9,13 +9,15 @@ import pytest
 from federations import BEYOND_A_COVER, Case, beyond_a_cover, random_graph, tiny_case, with_links
 
 from fglbench import registry
-from fglbench.datasets.base import Graph, canonical_edges, save_graph
+from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.links import Pairs, draw_pairs
 from fglbench.partition.ratios import NONE, TEST, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
+from fglbench.records.graph import save_graph
+from fglbench.records.split import load_split
 from fglbench.stages.preprocess import load_federation, preprocess
-from fglbench.stages.split import load_split, split
+from fglbench.stages.split import split
 from fglbench.storage import read_json, read_npz, write_npz
 
 DEFAULT = (0.85, 0.05, 0.1)

@@ -15,9 +15,9 @@ from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
-from fglbench.datasets.base import load_graph
 from fglbench.datasets.own import from_arrays
 from fglbench.errors import ComponentError, ConfigError, DataError
+from fglbench.records.graph import load_graph
 from fglbench.stages.download import download
 from fglbench.storage import read_npz
 from fglbench.workflow.single import run_cell

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fglbench import registry
-from fglbench.datasets.base import Graph, canonical_edges, save_graph
+from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import ComponentError, PartitionError, StorageError
 from fglbench.partition.base import Assignment, assign_clients
 from fglbench.partition.card import partition_card
@@ -22,8 +22,10 @@ from fglbench.partition.schemes import random as random_scheme
 from fglbench.partition.schemes.dirichlet import Settings as DirichletSettings
 from fglbench.partition.split import SplitSettings, assign_roles, counts_of, draw_held_out
 from fglbench.partition.subgraph import induced_edges
+from fglbench.records.graph import save_graph
+from fglbench.records.split import load_split
 from fglbench.seeding import numpy_stream
-from fglbench.stages.split import load_split, split
+from fglbench.stages.split import split
 from fglbench.storage import hash_file, write_json, write_npz
 
 SCHEMES = [name for name in registry.names("scheme") if name not in ("whole", "native", "file")]

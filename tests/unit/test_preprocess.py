@@ -8,11 +8,13 @@ from federations import TEST, TRAIN, VAL, case_of
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from fglbench import registry
-from fglbench.datasets.base import Graph, canonical_edges, save_graph
+from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import DataError
 from fglbench.federation.propagation import normalised, pays, propagated_features
+from fglbench.records.federation import FILE, split_of
+from fglbench.records.graph import save_graph
 from fglbench.settings import Propagation
-from fglbench.stages.preprocess import FILE, preprocess, row_normalised, split_of
+from fglbench.stages.preprocess import preprocess, row_normalised
 from fglbench.stages.split import split
 from fglbench.storage import read_json, read_npz
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from fglbench import registry
-from fglbench.stages.run_record import describe
+from fglbench.records.run import Outcome, RunRecord
 from fglbench.stages.supervise import TrainingError, train_supervised
 from fglbench.storage import hash_arrays, read_json, read_npz
 from fglbench.workflow.single import one_cell, prepare
@@ -204,7 +204,8 @@ train_supervised(**{job.arguments!r})
 
 
 def test_a_line_about_a_run_counts_rounds_from_1():
-    ok = {"outcome": {"state": "ok"}, "selected_round": 0, "train_seconds": 1.5}
-    assert describe(ok) == "ok, round 1 selected, trained in 1.50 s"
-    assert describe({"outcome": {"state": "diverged", "round": 2, "reason": "why"}}) == "diverged in round 3: why"
-    assert describe({"outcome": {"state": "oom", "round": None, "reason": "why"}}) == "oom: why"
+    ok = RunRecord(cell="", seed=0, settings={}, outcome=Outcome(state="ok"), selected_round=0, train_seconds=1.5)
+    assert str(ok) == "ok, round 1 selected, trained in 1.50 s"
+    diverged = Outcome(state="diverged", round=2, reason="why")
+    assert str(ok.model_copy(update={"outcome": diverged})) == "diverged in round 3: why"
+    assert str(ok.model_copy(update={"outcome": Outcome(state="oom", reason="why")})) == "oom: why"

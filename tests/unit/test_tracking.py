@@ -71,7 +71,7 @@ def write_records(results: Path, rows: list[dict], curves: list[pd.DataFrame], s
     write_json(folder / "study.json", {"name": study, "training": {"lr": 0.01}, "protocol": {"reading": "val"}})
     for cell in {row["cell"] for row in rows if row["outcome"] != "not_run"}:
         path = results / "train" / "cora" / "louvain-k10-0" / "fedavg-gcn-0" / f"seed{cell}" / "run.json"
-        write_json(path, {"cell": cell, "settings": SETTINGS})
+        write_json(path, {"cell": cell, "seed": 0, "settings": SETTINGS, "outcome": {"state": "ok"}})
     return folder
 
 

@@ -12,9 +12,9 @@ import pytest
 from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.errors import ConfigError, StorageError
+from fglbench.records.split import load_split
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.stages.preprocess import load_federation
-from fglbench.stages.split import load_split
 from fglbench.storage import hash_file, read_json, read_npz, write_json
 from fglbench.workflow.plan import Plan
 

@@ -9,7 +9,8 @@ from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from fglbench.config.identity import COLLECT_VERSION, EVALUATE_VERSION, REPORT_VERSION, TRACK_VERSION
+from fglbench.config.identity import COLLECT_VERSION, REPORT_VERSION, TRACK_VERSION
+from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.config.load import typed
 from fglbench.workflow.plan import Plan
 from fglbench.errors import FglbenchError

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
+from fglbench.records.federation import FILE
 from fglbench.stages.job import finish, logged, not_run_seeds
-from fglbench.stages.preprocess import FILE, preprocess
+from fglbench.stages.preprocess import preprocess
 
 with logged(snakemake.log[0]):
     refused = not_run_seeds(Path(snakemake.input.split))

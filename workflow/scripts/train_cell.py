@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from fglbench.records.component_files import changes, own_files
+from fglbench.records.run import RECORD, TRIED_AGAIN, RunRecord, failed_seeds
 from fglbench.registry import use_folders
 from fglbench.stages.failures import note, only_failed
 from fglbench.stages.job import finish, logged, not_run_seeds
-from fglbench.stages.run_record import TRIED_AGAIN, failed_seeds
 from fglbench.stages.supervise import train_supervised
-from fglbench.storage import read_json
 
 with logged(snakemake.log[0]) as say:
     output, attempt = Path(snakemake.output[0]), snakemake.params.attempt
@@ -31,7 +30,8 @@ with logged(snakemake.log[0]) as say:
         **snakemake.params.options,
     )
     note(output, attempt, failed_seeds(folder, cells))
-    records, files = [folder / f"seed{seed}" / "run.json" for seed in cells], own_files(specs)
-    for line in dict.fromkeys(line for path in records if files for line in changes(read_json(path), files)):
+    files = own_files(specs)
+    kept = [RunRecord.read(folder / f"seed{seed}").component_files for seed in cells] if files else []
+    for line in dict.fromkeys(line for recorded in kept for line in changes(recorded, files)):
         say(f"kept: {line}")
-    finish(output, records, refused)
+    finish(output, [folder / f"seed{seed}" / RECORD for seed in cells], refused)

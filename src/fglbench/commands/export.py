@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from fglbench.partition.files import check_format, write_partition
     from fglbench.partition.stored import StoredPartition
-    from fglbench.stages.split import load_split
+    from fglbench.records.split import load_split
     from fglbench.storage import check_writable, hash_file, read_json
     from fglbench.workflow.single import divide, one_cell
 

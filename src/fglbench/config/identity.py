@@ -16,11 +16,7 @@ Spec = dict[str, Any]
 SPLIT_VERSION = 1
 PREPROCESS_VERSION = 1
 ENGINE_VERSION = 1
-EVALUATE_VERSION = 1
-"""Raised when the numbers of that stage change; part of every hash that depends on it.
-
-No hash depends on the evaluation, which is repeated without training: its rule and packed records know its version.
-"""
+"""Raised when the numbers of that stage change; part of every hash that depends on it."""
 OVERLAPPING_SPLIT_VERSION = 2
 """`SPLIT_VERSION` of schemes whose clients may share nodes."""
 COLLECT_VERSION = 2

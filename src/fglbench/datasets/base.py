@@ -1,15 +1,12 @@
 """The canonical graph: what every loader makes and every later stage reads."""
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from fglbench.errors import DataError
-from fglbench.records.checksums import check_graph
-from fglbench.storage import hash_arrays, hash_file, read_json, read_npz, write_json, write_npz
+from fglbench.storage import hash_arrays
 
 
 @dataclass(frozen=True)
@@ -131,40 +128,6 @@ def graph_arrays(graph: Graph) -> dict[str, np.ndarray]:
 def content_hash(graph: Graph) -> str:
     """SHA-256 of the canonical arrays: independent of archive, compression and file order."""
     return hash_arrays(graph_arrays(graph))
-
-
-def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
-    """Writes `graph.npz`, then `graph.json` (the data card with `classes`, `cleaning` and the checksum `sha256`): the
-    card is the mark of completeness."""
-    write_npz(folder / "graph.npz", graph_arrays(graph))
-    own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / "graph.npz")}
-    write_json(folder / "graph.json", {**card, **own})
-
-
-def load_graph(folder: Path, features: bool = True) -> Graph:
-    """Reads what `save_graph` wrote.
-
-    Args:
-        folder: of the dataset.
-        features: without them the graph has zero columns of features; most of the file is then not read.
-
-    Raises:
-        StorageError: a file is missing, damaged, or not the one that the card describes.
-    """
-    card = read_json(folder / "graph.json")
-    skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
-    check_graph(folder)
-    arrays = read_npz(folder / "graph.npz", skipped=skipped)
-    masks = {name.removeprefix("mask_"): array for name, array in arrays.items() if name.startswith("mask_")}
-    return Graph(
-        edges=arrays["edges"],
-        features=features_from(arrays) if features else np.zeros((len(arrays["labels"]), 0), dtype=np.float32),
-        labels=arrays["labels"],
-        classes=card["classes"],
-        masks=masks,
-        cleaning=card["cleaning"],
-        clients=arrays.get("clients"),
-    )
 
 
 def check_ids(named: list[np.ndarray], nodes: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fglbench.errors import StorageError
-from fglbench.storage import MAKE_AGAIN, hash_file, hash_npz, read_json
+from fglbench.storage import MAKE_AGAIN, hash_file, read_json
 
 CHECKSUMS = "checksums"
 """The folder of what the stages made of whole studies, `<stage>/<study>.json`."""
@@ -42,23 +42,6 @@ def check_file(path: Path, expected: str | set[str], record: Path, digest: Calla
             f"{path} does not match its checksum in {record} (expected {' or '.join(sorted(known))}, found "
             f"{_digests[state]}): it was altered or only partly copied. {MAKE_AGAIN}"
         )
-
-
-def check_graph(folder: Path) -> None:
-    """Compares the graph of a dataset with its data card. Errors as `check_file`."""
-    archive, path = folder / "graph.npz", folder / "graph.json"
-    card = read_json(path)
-    if "sha256" in card:
-        check_file(archive, card["sha256"], path)
-    elif "content_hash" in card:  # cards of older versions name no other checksum
-        check_file(archive, card["content_hash"], path, hash_npz)
-
-
-def check_split(folder: Path) -> None:
-    """Compares the split of a seed with its card, and the card with the lists of its jobs. Errors as `check_file`."""
-    card = folder / "card.json"
-    check_listed(card)
-    check_file(folder / "split.npz", read_json(card).get("sha256", "none"), card)
 
 
 def check_listed(path: Path) -> None:

@@ -41,14 +41,13 @@ def own_files(specs: Mapping[str, Any]) -> dict[str, str]:
     return {key: digest for kind, name in used if name for key, digest in own_file(kind, name).items()}
 
 
-def changes(record: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
+def changes(recorded: Mapping[str, str] | None, files: Mapping[str, str]) -> list[str]:
     """A line for each file that is another one than a record was made with; none where the record does not say.
 
     Args:
-        record: what a stage stored with its results.
+        recorded: the hashes that a stage stored with its results.
         files: the hashes now.
     """
-    recorded = record.get(KEY)
     if recorded is None:
         return []
     return [

@@ -7,9 +7,9 @@ client of the partitions that are drawn; `study.json` what the study asked for a
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -17,16 +17,17 @@ import pandas as pd
 from fglbench import __version__
 from fglbench.config.entries import chosen, component_settings, seed_list
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
-from fglbench.config.identity import EVALUATE_VERSION, Cell
+from fglbench.config.identity import Cell
 from fglbench.config.merge import grids_of, tasks_shown
 from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.evaluation.metrics import value_of
 from fglbench.partition.split import OF_ANY_TASK
 from fglbench.records.checksums import check_file, check_listed
+from fglbench.records.metrics import EVALUATE_VERSION, METRICS, Means, Metrics
+from fglbench.records.run import RECORD, Outcome, RunRecord
 from fglbench.stages.drawings import drawings
 from fglbench.stages.published import Published, load_published
-from fglbench.stages.run_record import RECORD
 from fglbench.storage import read_json, read_npz, replacing, write_json
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of, task_of
 
@@ -53,6 +54,7 @@ RUN_COLUMNS = {
     "participation": "float64",
     "local_epochs": "int64",
 }
+NOT_RUN: Final = "not_run"
 _RUN_METRICS = (
     "train_seconds",
     "server_seconds",
@@ -110,7 +112,7 @@ def collect(
     _write_parquet(folder / "mixing.parquet", pd.concat(mixing or [pd.DataFrame()]))
     _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, packed))
     _write_parquet(folder / "drawings.parquet", drawings(expansion, results, packed.drawings))
-    outcomes = Counter(record["metrics"]["outcome"]["state"] if record else "not_run" for record in loaded.values())
+    outcomes = Counter(str(own.metrics.outcome.state) if own else NOT_RUN for own in loaded.values())
     outcomes += Counter(packed.runs[cell]["outcome"].iloc[0] for cell in published)
     write_json(folder / "study.json", _study(expansion, name, results, loaded, packed, dict(outcomes), len(published)))
     return dict(outcomes)
@@ -120,15 +122,28 @@ def _found(frames: Mapping[str, pd.DataFrame], key: str) -> list[pd.DataFrame]:
     return [frames[key]] if key in frames else []
 
 
-def _load(cell: Cell, results: Path) -> dict[str, Any] | None:
-    metrics = results / cell.folder("evaluate") / "metrics.json"
-    if not metrics.exists():
+@dataclass(frozen=True)
+class Finished:
+    """The records of a cell that ran.
+
+    Attributes:
+        metrics: its scores.
+        run: None where it could not be run.
+    """
+
+    metrics: Metrics
+    run: RunRecord | None
+
+
+def _load(cell: Cell, results: Path) -> Finished | None:
+    metrics, run = results / cell.folder("evaluate"), results / cell.folder("train")
+    if not (metrics / METRICS).exists():
         return None
-    found, run = read_json(metrics), results / cell.folder("train") / RECORD
-    if found["outcome"]["state"] == "ok":  # another outcome may be replaced meanwhile by a job that tries again
-        check_listed(metrics)
-        check_listed(run)
-    return {"metrics": found, "run": read_json(run) if found["outcome"]["state"] != "not_run" else None}
+    found = Metrics.read(metrics)
+    if found.outcome.state == "ok":  # another outcome may be replaced meanwhile by a job that tries again
+        check_listed(metrics / METRICS)
+        check_listed(run / RECORD)
+    return Finished(found, RunRecord.read(run) if found.outcome.state != NOT_RUN else None)
 
 
 def _place(placement: Placement) -> dict[str, Any]:
@@ -146,11 +161,9 @@ def _place(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _run_rows(
-    placement: Placement, record: dict[str, Any] | None, reason: str | None = None
-) -> Iterator[dict[str, Any]]:
-    outcome = record["metrics"]["outcome"] if record else {"state": "not_run", "round": None, "reason": reason}
-    device = device_text(record["run"]["device"]) if record and record["run"] else ""
+def _run_rows(placement: Placement, found: Finished | None, reason: str | None = None) -> Iterator[dict[str, Any]]:
+    outcome = found.metrics.outcome if found else Outcome(state=NOT_RUN, reason=reason)
+    run = found.run if found else None
     common = {
         **_place(placement),
         "split": "",
@@ -158,43 +171,43 @@ def _run_rows(
         "mean": "",
         "evaluated": 0,
         "of": 0,
-        "device": device,
-        "outcome": outcome["state"],
-        "outcome_round": np.nan if outcome["round"] is None else outcome["round"],
-        "reason": outcome["reason"] or "",
+        "device": str(run.device) if run and run.device else "",
+        "outcome": outcome.state,
+        "outcome_round": np.nan if outcome.round is None else outcome.round,
+        "reason": outcome.reason or "",
     }
-    if record is None or outcome["state"] != "ok":
+    if found is None or run is None or outcome.state != "ok":
         yield {**common, "metric": "outcome", "value": np.nan}
         return
-    for metric in (name for name in _RUN_METRICS if record["run"].get(name) is not None):
-        yield {**common, "metric": metric, "value": record["run"][metric]}
+    for metric in (name for name in _RUN_METRICS if getattr(run, name) is not None):
+        yield {**common, "metric": metric, "value": getattr(run, metric)}
     for metric in ("bytes_up", "bytes_down"):
-        yield {**common, "metric": metric, "value": record["metrics"][metric]}
-    if rounds := record["run"].get("client_rounds"):
-        yield {**common, "metric": "client_rounds", "value": float(np.mean(rounds))}
-    for reading, splits in record["metrics"]["readings"].items():
-        for split in (name for name in splits if name != "round"):
-            for metric, means in splits[split].items():
+        yield {**common, "metric": metric, "value": getattr(found.metrics, metric)}
+    if run.client_rounds:
+        yield {**common, "metric": "client_rounds", "value": float(np.mean(run.client_rounds))}
+    for name, reading in found.metrics.readings.items():
+        for split, metrics in reading.splits():
+            for metric, means in metrics.items():
                 counts = {"evaluated": means["evaluated"], "of": means["of"]}
-                of_some = {"nodes": "node_mean", "weighted": "weighted"}
-                for mean in ("pooled", "macro", *(mean for mean, key in of_some.items() if key in means)):
-                    found = value_of(means, mean)
-                    value = np.nan if found is None else found
-                    at = {"split": split, "reading": reading, "mean": mean}
+                for mean, value in _client_means(means):
+                    at = {"split": split, "reading": name, "mean": mean}
                     yield {**common, **at, **counts, "metric": metric, "value": value}
 
 
-def device_text(device: Mapping[str, Any] | None) -> str:
-    """What times are measured on, such as "cuda: NVIDIA H100"; empty where a run did not come as far."""
-    return f"{device['type']}: {device['name']}" if device else ""
+def _client_means(means: Means) -> Iterator[tuple[str, float]]:
+    """The client means that an entry has; nan where no client has a value."""
+    of_some = {"nodes": "node_mean", "weighted": "weighted"}
+    for mean in ("pooled", "macro", *(mean for mean, key in of_some.items() if key in means)):
+        value = value_of(means, mean)
+        yield mean, np.nan if value is None else value
 
 
-def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -> list[pd.DataFrame]:
+def _curve(placement: Placement, found: Finished | None, results: Path) -> list[pd.DataFrame]:
     """One frame with a row for every round; none where nothing was recorded."""
     path = results / placement.cell.folder("train") / "history.npz"
-    if record is None or record["run"] is None or not path.exists():
+    if found is None or found.run is None or not path.exists():
         return []
-    history = _arrays(path, record["run"])
+    history = _arrays(path, found.run)
     if not len(history["round"]):  # it diverged in the first one
         return []
     split_card = results / placement.cell.folder("split") / "card.json"
@@ -220,14 +233,14 @@ def _curve(placement: Placement, record: dict[str, Any] | None, results: Path) -
     return [frame.assign(phase=history["phase"]) if phased else frame]
 
 
-def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, reading: str) -> list[pd.DataFrame]:
+def _mixing(placement: Placement, found: Finished | None, results: Path, reading: str) -> list[pd.DataFrame]:
     """One frame with a row for every client: the weights it received in the round of a reading; none where none were
     kept."""
     path = results / placement.cell.folder("train") / "mixing.npz"
-    if record is None or record["metrics"]["outcome"]["state"] != "ok" or not path.exists():
+    if found is None or found.run is None or found.metrics.outcome.state != "ok" or not path.exists():
         return []
-    stored = _arrays(path, record["run"])
-    number = record["metrics"]["readings"][reading]["round"]
+    stored = _arrays(path, found.run)
+    number = found.metrics.readings[reading].round
     matrices = stored["mixing"][stored["rounds"] == number]
     place = _place(placement)
     return [
@@ -236,9 +249,9 @@ def _mixing(placement: Placement, record: dict[str, Any] | None, results: Path, 
     ]
 
 
-def _arrays(path: Path, run: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _arrays(path: Path, run: RunRecord) -> dict[str, np.ndarray]:
     """What lies beside a run's record, once it is what the record says."""
-    check_file(path, run["files"].get(path.name, "none"), path.with_name(RECORD))
+    check_file(path, run.files.get(path.name, "none"), path.with_name(RECORD))
     return read_npz(path)
 
 
@@ -308,23 +321,22 @@ def _study(
     expansion: Expansion,
     name: str,
     results: Path,
-    loaded: dict[str, dict[str, Any] | None],
+    loaded: dict[str, Finished | None],
     packed: Published,
     outcomes: dict[str, int],
     published: int,
 ) -> dict[str, Any]:
     study = expansion.study.model_dump()
-    runs = [record["run"] for record in loaded.values() if record and record["run"]]
-    modes = [{"mode": run["mode"]} if run["mode"] else {} for run in runs]
-    used = [run["versions"] | mode for run, mode in zip(runs, modes, strict=True)]
+    runs = [own.run for own in loaded.values() if own and own.run]
+    used = [run.versions | ({"mode": run.mode} if run.mode else {}) for run in runs]
     used += [settings["versions"] for settings in packed.studies]
     versions = {
         name: ", ".join(sorted({text for run in used if name in run for text in run[name].split(", ")}))
         for name in sorted({name for run in used for name in run})
     }
-    devices = {device_text(run["device"]) for run in runs if run["device"]}
+    devices = {str(run.device) for run in runs if run.device}
     devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
-    cores = [run["cores"] for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
+    cores = [run.cores for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
     tables = [_resolved(expansion.study, table) for table in study.pop("tables")]
     figures = [_drawn(expansion.study, figure) for figure in study.pop("figures")]
     return {

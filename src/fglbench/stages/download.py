@@ -15,13 +15,14 @@ from typing import Any
 
 from fglbench.datasets import catalogue, raw
 from fglbench.datasets.availability import why_unavailable
-from fglbench.datasets.base import Graph, content_hash, load_graph, save_graph
+from fglbench.datasets.base import Graph, content_hash
 from fglbench.datasets.card import data_card
 from fglbench.datasets.fetch import ARCHIVES, fetch
 from fglbench.datasets.room import check_room
 from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
 from fglbench.records.component_files import KEY, Trust, changes, own_file
+from fglbench.records.graph import load_graph, save_graph
 from fglbench.settings import ComponentSettings
 from fglbench.storage import exclusive, read_json, remove_half_made, replacing
 
@@ -118,7 +119,7 @@ def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trus
         wanted = {"name": spec.name, "version": spec.version, "settings": settings.model_dump()}
         if any(card.get(key) != value for key, value in wanted.items()):
             return None
-        changed = changes(card, own_file("dataset", spec.name))
+        changed = changes(card.get(KEY), own_file("dataset", spec.name))
         if changed and trust == "again":
             return None
         for line in changed:

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from fglbench.config.expand import Expansion, Placement
-from fglbench.datasets.base import Graph, load_graph
+from fglbench.datasets.base import Graph
 from fglbench.partition.subgraph import induced_edges
-from fglbench.records.checksums import check_graph
-from fglbench.stages.split import load_split
+from fglbench.records.graph import check_graph, load_graph
+from fglbench.records.split import load_split
 
 if TYPE_CHECKING:
     import igraph

@@ -8,14 +8,18 @@ import numpy as np
 
 from fglbench.errors import StorageError
 from fglbench.evaluation.metrics import means, weighted_mean
-from fglbench.records.checksums import check_file, check_graph, check_listed, check_split
-from fglbench.stages.run_record import RECORD
-from fglbench.storage import MAKE_AGAIN, read_json, read_npz, write_json
+from fglbench.partition.ratios import TEST, TRAIN, VAL
+from fglbench.records.checksums import check_file, check_listed
+from fglbench.records.graph import read_labels
+from fglbench.records.metrics import Metrics, Reading
+from fglbench.records.run import RECORD, Outcome, RunRecord
+from fglbench.records.split import check_split, split_checksum
+from fglbench.storage import MAKE_AGAIN, read_npz
 from fglbench.tasks import task_of
 from fglbench.tasks.base import Targets, Task
 
 READINGS = ("val", "last", "test")
-ROLES = {"train": 1, "val": 2, "test": 3}
+ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
 
 Arrays = dict[str, np.ndarray]
 
@@ -36,36 +40,27 @@ def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: 
     Raises:
         StorageError: a file is missing, does not match its recorded checksum, or does not fit the split.
     """
-    check_graph(Path(graph_folder))
-    labels = read_npz(Path(graph_folder) / "graph.npz", ["labels"])["labels"]
+    labels = read_labels(Path(graph_folder))
     for seed in seeds:
         name = f"seed{seed}"
-        metrics = evaluate_run(Path(train_folder) / name, Path(split_folder) / name, labels)
-        write_json(Path(folder) / name / "metrics.json", metrics)
+        evaluate_run(Path(train_folder) / name, Path(split_folder) / name, labels).write(Path(folder) / name)
 
 
 def record_not_run(seeds: Mapping[int, str], folder: Path) -> None:
     """Writes the `metrics.json` of seeds that could not be run: their outcome and the reason, no readings."""
     for seed, reason in seeds.items():
-        outcome = {"state": "not_run", "round": None, "reason": reason}
-        write_json(Path(folder) / f"seed{seed}" / "metrics.json", {"outcome": outcome, "readings": {}})
+        outcome = Outcome(state="not_run", round=None, reason=reason)
+        Metrics(outcome=outcome, readings={}).write(Path(folder) / f"seed{seed}")
 
 
-def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> dict[str, Any]:
-    """The content of `metrics.json` for one run; `labels` [nodes of the whole graph] int64. Raises as `evaluate`."""
-    run = read_json(train_folder / RECORD)
-    metrics = {
-        "cell": run["cell"],
-        "outcome": run["outcome"],
-        "bytes_up": run.get("bytes_up"),
-        "bytes_down": run.get("bytes_down"),
-        "readings": {},
-    }
-    if run["outcome"]["state"] != "ok":
-        return metrics
+def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> Metrics:
+    """The scores of one run; `labels` [nodes of the whole graph] int64. Raises as `evaluate`."""
+    run = RunRecord.read(train_folder)
+    if run.outcome.state != "ok":
+        return _metrics(run, {})
     check_listed(train_folder / RECORD)  # that of another outcome may be replaced by a job that tries again
-    predicted = _read_predictions(train_folder, run["files"])
-    if run["split"] != read_json(split_folder / "card.json")["sha256"]:
+    predicted = _read_predictions(train_folder, run.files)
+    if run.split != split_checksum(split_folder):
         raise StorageError(
             f"{train_folder} was trained on another split than the one in {split_folder}, which was made anew since. "
             "Run the train stage again (snakemake --forcerun train_cell): it keeps what still fits."
@@ -77,17 +72,24 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
             f"{split_folder / 'split.npz'} names node {split['nodes'].max()}, but the graph has {len(labels)} nodes. "
             f"The split belongs to another graph. {MAKE_AGAIN}"
         )
-    global_test = run["settings"]["method"].get("global_test")
-    task = task_of(run["settings"]["method"])
+    global_test = run.settings["method"].get("global_test")
+    task = task_of(run.settings["method"])
     targets = task.targets(split, labels)
+    readings = {}
     for reading in READINGS:
         found: dict[str, Any] = _local(task, reading, predicted, targets, train_folder)
         if global_test:
             found["global_test"] = _global(task, reading, predicted, split, labels, global_test, train_folder)
         if f"{reading}_weights" in predicted:
             _weigh(found, predicted[f"{reading}_weights"])
-        metrics["readings"][reading] = {"round": int(predicted[f"{reading}_round"]), **found}
-    return metrics
+        readings[reading] = Reading(round=int(predicted[f"{reading}_round"]), **found)
+    return _metrics(run, readings)
+
+
+def _metrics(run: RunRecord, readings: dict[str, Reading]) -> Metrics:
+    return Metrics(
+        cell=run.cell, outcome=run.outcome, bytes_up=run.bytes_up, bytes_down=run.bytes_down, readings=readings
+    )
 
 
 def _weigh(found: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> None:

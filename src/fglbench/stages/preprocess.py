@@ -14,23 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.datasets.base import Graph, features_from, load_graph
-from fglbench.errors import DataError, PartitionError, StorageError
+from fglbench.datasets.base import Graph
+from fglbench.errors import DataError, PartitionError
 from fglbench.federation.propagation import Propagated, normalised, pays, propagated_features
 from fglbench.partition.links import Pairs
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
-from fglbench.records.checksums import check_file, check_graph, check_listed
+from fglbench.records.federation import FILE, is_current, read_federation, save_federation
+from fglbench.records.graph import load_graph, read_features
+from fglbench.records.split import Split, load_split
 from fglbench.settings import Propagation
-from fglbench.stages.split import Split, load_split
-from fglbench.storage import exclusive, hash_arrays, hash_npz, read_json, read_npz, write_npz
+from fglbench.storage import exclusive, read_json
 
 if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
 
-FILE = "federation.npz"
-CONTENT = "content"
-"""The array with the checksum of all others."""
 TRAINING = "training_"
 """Prefix of the arrays of the graphs without validation and test nodes."""
 
@@ -71,8 +69,8 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
     """
     graph: Graph | None = None
     for seed in seeds:
-        source, target = split_folder / f"seed{seed}", folder / f"seed{seed}" / FILE
-        with exclusive(target):
+        source, target = split_folder / f"seed{seed}", folder / f"seed{seed}"
+        with exclusive(target / FILE):
             if is_current(target, source, graph_folder):
                 continue
             graph = graph or load_graph(graph_folder)
@@ -81,73 +79,7 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
             if spec.get("setting") == "inductive":
                 own = prepared_arrays(graph, training_split(split), spec)
                 arrays |= {f"{TRAINING}{name}": array for name, array in own.items()}
-            arrays["split"] = _as_bytes(split_checksum(source))
-            if made_from := graph_checksum(graph_folder):
-                arrays["graph"] = _as_bytes(made_from)
-            write_npz(target, {**arrays, CONTENT: _as_bytes(hash_arrays(arrays))})
-
-
-def _as_bytes(checksum: str) -> np.ndarray:
-    return np.frombuffer(bytes.fromhex(checksum), dtype=np.uint8)
-
-
-def check_prepared(path: Path) -> None:
-    """Compares a federation file with the checksum that it holds itself; files of older versions, which hold none, with
-    the lists of the jobs.
-
-    Raises:
-        StorageError: the file is missing, damaged or altered.
-    """
-    expected = _checksum(path, CONTENT)
-    if expected:
-        check_file(path, expected, path, _content_hash)
-    else:
-        check_listed(path)
-
-
-def _content_hash(path: Path) -> str:
-    return hash_npz(path, skipped=(CONTENT,))
-
-
-def is_unharmed(path: Path) -> bool:
-    """Whether `check_prepared` has nothing to say."""
-    try:
-        check_prepared(path)
-    except StorageError:
-        return False
-    return True
-
-
-def is_current(prepared: Path, split_folder: Path, graph_folder: Path) -> bool:
-    """Whether a federation file is there, unharmed, and made from this split and this graph."""
-    graph = _checksum(prepared, "graph")  # files of older versions do not say
-    return (
-        split_of(prepared) == split_checksum(split_folder)
-        and graph in (None, graph_checksum(graph_folder))
-        and is_unharmed(prepared)
-    )
-
-
-def graph_checksum(graph_folder: Path) -> str | None:
-    """SHA-256 of a graph's file, from its data card; None where a card of an older version has none."""
-    return read_json(graph_folder / "graph.json").get("sha256")
-
-
-def split_checksum(split_folder: Path) -> str:
-    """SHA-256 of a seed's split, from its card."""
-    return read_json(split_folder / "card.json")["sha256"]
-
-
-def split_of(prepared: Path) -> str | None:
-    """The checksum of the split that a federation file was made from; None where there is no such file."""
-    return _checksum(prepared, "split")
-
-
-def _checksum(prepared: Path, name: str) -> str | None:
-    try:
-        return read_npz(prepared, [name])[name].tobytes().hex()
-    except StorageError:
-        return None
+            save_federation(target, arrays, source, graph_folder)
 
 
 def training_split(split: Split) -> Split:
@@ -208,7 +140,7 @@ def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, A
         prepared_folder: the seed's folder of `preprocess`.
         spec: as given to `preprocess`.
     """
-    arrays = _read(prepared_folder)
+    arrays = read_federation(prepared_folder)
     whole = _federation(arrays, graph_folder, spec)
     if spec.get("setting") != "inductive":
         return whole
@@ -228,7 +160,7 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         PartitionError: "held_out", and the partition holds no nodes out.
     """
     graph = load_graph(graph_folder)
-    stored = _read(prepared_folder)
+    stored = read_federation(prepared_folder)
     if kind == "whole":
         nodes = np.arange(graph.num_nodes)
         role = np.zeros(graph.num_nodes, dtype=np.int8)
@@ -245,20 +177,13 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
     return _federation(prepared_arrays(graph, split, spec), graph_folder, spec)
 
 
-def _read(prepared_folder: Path) -> dict[str, np.ndarray]:
-    check_prepared(prepared_folder / FILE)
-    return read_npz(prepared_folder / FILE)
-
-
 def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":
     from fglbench.federation.federation import Federation
 
     request, operator = Propagation.from_spec(spec), _csr(arrays, "operator")
 
     def features() -> np.ndarray | sp.csr_matrix:
-        check_graph(graph_folder)
-        x = features_from(read_npz(graph_folder / "graph.npz"))
-        return chosen_features(x, spec["features"])[arrays["nodes"]]
+        return chosen_features(read_features(graph_folder), spec["features"])[arrays["nodes"]]
 
     x = None if "x" in arrays else features()  # one that is propagated stands for it in memory
     if "x" in arrays:

@@ -10,8 +10,8 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fglbench.config.identity import EVALUATE_VERSION
 from fglbench.errors import StorageError
+from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.reporting.names import FRAMES
 from fglbench.storage import read_json, replacing_directory, write_json
 

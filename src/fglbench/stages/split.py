@@ -1,58 +1,27 @@
 """The split stage: gives nodes to clients, gives them roles, and stores both with the partition card, seed by seed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fglbench import registry
-from fglbench.datasets.base import Graph, load_graph
+from fglbench.datasets.base import Graph
 from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
-from fglbench.partition.links import Pairs
-from fglbench.partition.split import SplitSettings, check_roles, draw_held_out, refuse_empty
-from fglbench.records.checksums import check_split
+from fglbench.partition.split import SplitSettings, draw_held_out, refuse_empty
 from fglbench.records.component_files import KEY, Trust, changes, own_file
+from fglbench.records.graph import load_graph
+from fglbench.records.split import ARRAYS, CARD, save_split
 from fglbench.storage import (
-    MAKE_AGAIN,
     exclusive,
     hash_arrays,
     hash_file,
     read_json,
-    read_npz,
-    replacing_directory,
-    write_json,
-    write_npz,
 )
 from fglbench.tasks import task_of
-
-
-@dataclass(frozen=True)
-class Split:
-    """The nodes of all clients and their roles.
-
-    Attributes:
-        nodes: [N] int64 global node ids, client by client, ascending inside a client.
-        ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
-        role: [N] int8: 0 none, 1 train, 2 val, 3 test.
-        held_out: ascending int64 global ids of the nodes that no client gets, for the global test.
-        copy: [N] bool: rows of nodes that another client owns; None where the scheme does not speak of owners.
-        pairs: what is scored where that is links; None: nodes are.
-    """
-
-    nodes: np.ndarray
-    ptr: np.ndarray
-    role: np.ndarray
-    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    copy: np.ndarray | None = None
-    pairs: Pairs | None = None
-
-    @property
-    def clients(self) -> int:
-        return len(self.ptr) - 1
 
 
 def split(
@@ -126,9 +95,9 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
 
 def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], trust: Trust) -> bool:
     try:
-        card = read_json(target / "card.json")
-        same = card["request"] == request and card["sha256"] == hash_file(target / "split.npz")
-        return same and not (trust == "again" and changes(card, files))
+        card = read_json(target / CARD)
+        same = card["request"] == request and card["sha256"] == hash_file(target / ARRAYS)
+        return same and not (trust == "again" and changes(card.get(KEY), files))
     except (StorageError, OSError, KeyError, TypeError, AttributeError):
         return False
 
@@ -160,38 +129,4 @@ def _make(graph: Graph, request: Mapping[str, Any], file: str | None, files: dic
         card["held_out"] = len(held_out)
     if files:
         card[KEY] = files
-    with replacing_directory(target) as temporary:
-        write_npz(temporary / "split.npz", arrays)
-        sha256 = hash_file(temporary / "split.npz")
-        write_json(temporary / "card.json", {**card, "request": dict(request), "sha256": sha256})
-
-
-def load_split(folder: Path) -> Split:
-    """Reads the split of one seed.
-
-    Raises:
-        StorageError: a file is missing, damaged, or not the one that the card describes, or its content contradicts
-            itself (a client without nodes, ids out of order, a node with two roles).
-    """
-    check_split(Path(folder))
-    arrays = read_npz(Path(folder) / "split.npz")
-    nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
-    copies, problem = len(arrays.get("copy", nodes)), ""
-    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role) == copies:
-        problem = (
-            f"{len(nodes)} nodes, {len(role)} roles and pointers {ptr[0] if len(ptr) else 'none'} to the end disagree"
-        )
-    elif any((np.diff(held) <= 0).any() for held in np.split(nodes, ptr[1:-1])):
-        problem = "the node ids of a client are not ascending"
-    else:
-        try:
-            check_roles(nodes, role)
-        except PartitionError as error:
-            problem = str(error)
-    pairs = Pairs.from_arrays(arrays)
-    if pairs and not problem:
-        problem = pairs.problem(ptr) or ""
-    if problem:
-        raise StorageError(f"{folder}/split.npz: {problem}. {MAKE_AGAIN}")
-    more = {name: arrays[name] for name in ("held_out", "copy") if name in arrays}
-    return Split(nodes, ptr, role, pairs=pairs, **more)
+    save_split(target, arrays, {**card, "request": dict(request)})

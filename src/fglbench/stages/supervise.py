@@ -20,6 +20,7 @@ from typing import Any
 
 from fglbench.errors import FglbenchError
 from fglbench.records.component_files import own_files
+from fglbench.records.run import Machine, State
 from fglbench.runtime.child import Ended, run_in_child
 from fglbench.stages.train import fewer_clients
 from fglbench.stages.train_child import work
@@ -35,7 +36,7 @@ class TrainingError(FglbenchError):
 class _Run:
     """What is known of a child: from its events, then from its end."""
 
-    machine: dict[str, Any] = field(default_factory=dict)
+    machine: Machine = field(default_factory=Machine)
     seed: int | None = None
     since: float = 0.0
     finished: list[int] = field(default_factory=list)
@@ -45,11 +46,11 @@ class _Run:
 
     def take(self, event: dict[str, Any]) -> None:
         if "begins" in event:
-            self.seed, self.since, self.machine = event["begins"], time.perf_counter(), {}
+            self.seed, self.since, self.machine = event["begins"], time.perf_counter(), Machine()
         elif "ended" in event:
             self.finished.append(event["ended"])
             self.seed = None
-        self.machine |= event.get("machine", {})
+        self.machine = Machine.model_validate(self.machine.model_dump() | event.get("machine", {}))
         self.memory = event.get("out_of_memory", self.memory)
         self.spoilt = event.get("spoilt", self.spoilt)
 
@@ -130,7 +131,7 @@ def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
     return run
 
 
-def _outcome(run: _Run, timeout_min: float | None) -> tuple[str, str]:
+def _outcome(run: _Run, timeout_min: float | None) -> tuple[State, str]:
     if run.ended.overdue:
         return "timeout", f"not done after {timeout_min:g} min (jobs.train_timeout_min)"
     if run.memory is not None:
@@ -142,7 +143,7 @@ def _outcome(run: _Run, timeout_min: float | None) -> tuple[str, str]:
 
 def _record(
     run: _Run,
-    state: str,
+    state: State,
     reason: str,
     prepared_folder: Path,
     specs: dict[str, Any],
@@ -151,18 +152,18 @@ def _record(
     files: dict[str, str] | None,
 ) -> None:
     """Writes the record that the child could not, unless another job has finished the seed meanwhile."""
-    from fglbench.stages.preprocess import FILE, split_of
-    from fglbench.stages.run_record import describe, is_complete, write_record
+    from fglbench.records.federation import split_of
+    from fglbench.records.run import Outcome, is_complete
+    from fglbench.stages.run_folder import write_run
     from fglbench.storage import exclusive
 
     assert run.seed is not None
-    split = split_of(prepared_folder / f"seed{run.seed}" / FILE)
+    split = split_of(prepared_folder / f"seed{run.seed}")
     own = folder / f"seed{run.seed}"
     with exclusive(own):
         if is_complete(own, cell, split, files):
             return
-        outcome = {"state": state, "round": None, "reason": reason}
+        outcome = Outcome(state=state, reason=reason)
         peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        machine = {**run.machine, "split": split, "peak_memory_mb": peak_mb}
-        record = write_record(own, specs, run.seed, cell, None, outcome, machine, run.since)
-        print(f"seed {run.seed}: {describe(record)}", flush=True)
+        record = write_run(own, specs, run.seed, cell, None, outcome, run.machine, split, run.since, peak_mb)
+        print(f"seed {run.seed}: {record}", flush=True)

@@ -12,21 +12,30 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fglbench import registry
 from fglbench.errors import StorageError
-from fglbench.records.component_files import KEY, Trust, own_files
+from fglbench.records.component_files import Trust, own_files
+from fglbench.records.federation import split_of
+from fglbench.records.run import TRIED_AGAIN, Device, Machine, Outcome, RunRecord, State, is_complete
 from fglbench.runtime.devices import VARIABLE
 from fglbench.runtime.out_of_memory import is_out_of_memory
-from fglbench.stages.preprocess import FILE, split_of
-from fglbench.stages.run_record import RECORD, TRIED_AGAIN, describe, differences, is_complete, write_record
-from fglbench.storage import exclusive, read_json
+from fglbench.stages.run_folder import write_run
+from fglbench.storage import exclusive
 from fglbench.tasks import task_of
 
 if TYPE_CHECKING:
+    import torch
+
+    from fglbench.backbones.base import Backbone
     from fglbench.engine.record import Result
+    from fglbench.federation.federation import Federation
+    from fglbench.federation.schedule import Schedule
+    from fglbench.methods.base import Method
+    from fglbench.tasks.base import Task
 
 Progress = Callable[[int, float, float], None]
 
@@ -37,8 +46,8 @@ class Watcher:
     def begins(self, seed: int) -> None:
         """A seed that is not there yet is about to be trained."""
 
-    def knows(self, seed: int, machine: dict[str, Any]) -> None:
-        """The federation is loaded: device, threads, versions, clients, and how many of them are trained at once."""
+    def knows(self, seed: int, machine: Machine) -> None:
+        """What it is trained with, as far as known: first device, threads, mode and versions, then clients at once."""
 
     def out_of_memory(self, seed: int, reason: str) -> None:
         """Memory ran out with several clients at once; when this returns, the seed is tried again with half of them."""
@@ -48,6 +57,46 @@ class Watcher:
 
     def spoilt(self) -> None:
         """What failed on a card may have left this process unable to use it: other seeds belong into another one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the seeds of a cell are to be trained.
+
+    Attributes:
+        device, threads, mode, chunk_clients, memory_mb: see `train`.
+        component_files: hashes of the user's component files.
+    """
+
+    device: str
+    threads: int
+    mode: str
+    chunk_clients: int | None
+    memory_mb: int | None
+    component_files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ParameterSizes:
+    """Sizes of the parameters of one client.
+
+    Attributes:
+        bytes: of all.
+        widest: the largest last dimension.
+    """
+
+    bytes: int
+    widest: int
+
+    @classmethod
+    def of(cls, backbone: "Backbone") -> "ParameterSizes":
+        import torch
+
+        initial = backbone.initial(torch.Generator()).values()
+        return cls(
+            sum(tensor.numel() * tensor.element_size() for tensor in initial),
+            max((tensor.shape or (1,))[-1] for tensor in initial),
+        )
 
 
 def train(
@@ -90,36 +139,30 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     watcher = watcher or Watcher()
-    settings = {
-        "device": device,
-        "threads": threads,
-        "chunk_clients": chunk_clients,
-        "memory_mb": memory_mb,
-        "mode": mode,
-    }
     files = own_files(specs)
+    asked = Asked(device, threads, mode, chunk_clients, memory_mb, files)
     for seed, cell in cells.items():
         spoilt = False
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
-            own, made_from = folder / f"seed{seed}", split_of(prepared_folder / f"seed{seed}" / FILE)
+            own, made_from = folder / f"seed{seed}", split_of(prepared_folder / f"seed{seed}")
             if is_complete(own, cell, made_from, files if trust == "again" else None, tried_again):
-                but = differences(read_json(own / RECORD), mode, files)
+                but = RunRecord.read(own).differences(mode, files)
                 print("; ".join([f"seed {seed}: done already, kept", *but]), flush=True)
             else:
                 folders = graph_folder, prepared_folder / f"seed{seed}", own
-                record = train_seed(*folders, specs, seed, cell, settings | {KEY: files}, log, progress(seed), watcher)
-                print(f"seed {seed}: {describe(record)}", flush=True)
+                record = train_seed(*folders, specs, seed, cell, asked, log, progress(seed), watcher)
+                print(f"seed {seed}: {record}", flush=True)
                 spoilt = _may_have_spoilt(record)
             watcher.ended(seed)
         if spoilt:
             watcher.spoilt()
 
 
-def _may_have_spoilt(record: dict[str, Any]) -> bool:
+def _may_have_spoilt(record: RunRecord) -> bool:
     """After some errors, such as a failed assertion on a card, CUDA answers every call of a process with that error."""
-    on_card = (record["device"] or {}).get("type") == "cuda"
-    return on_card and record["outcome"]["state"] in ("failed", "oom")
+    on_card = record.device is not None and record.device.type == "cuda"
+    return on_card and record.outcome.state in ("failed", "oom")
 
 
 def train_seed(
@@ -129,50 +172,49 @@ def train_seed(
     specs: dict[str, Any],
     seed: int,
     cell: str,
-    settings: dict[str, Any],
+    asked: Asked,
     log: str | None,
     progress: Progress | None,
     watcher: Watcher,
-) -> dict[str, Any]:
+) -> RunRecord:
     """Trains one seed and writes its folder whatever the outcome; returns the record."""
     began = time.perf_counter()
     watcher.begins(seed)
     while True:
         result: Result | None = None
-        outcome: dict[str, Any] = {"state": "ok", "round": None, "reason": None}
-        machine: dict[str, Any] = {KEY: settings[KEY]}
+        machine = Machine(component_files=asked.component_files)
 
-        def known(found: dict[str, Any], machine: dict[str, Any] = machine) -> None:
-            machine |= found
+        def known(found: Machine) -> None:
+            nonlocal machine
+            machine = machine.model_copy(update={name: getattr(found, name) for name in found.model_fields_set})
             watcher.knows(seed, found)
 
         try:
-            result, outcome = _run(graph_folder, prepared_folder, specs, seed, settings, progress, known)
+            result, outcome = _run(graph_folder, prepared_folder, specs, seed, asked, progress, known)
         except StorageError:  # of what other stages left, for which no cell is to blame
             raise
         except Exception as error:  # every error is an outcome of this cell; the other cells go on
             traceback.print_exc()
-            state = "oom" if is_out_of_memory(error) else "failed"
-            outcome |= {"state": state, "reason": f"{type(error).__name__}: {error}"[:500]}
-        fewer = fewer_clients(machine) if outcome["state"] == "oom" else None
+            state: State = "oom" if is_out_of_memory(error) else "failed"
+            outcome = Outcome(state=state, reason=f"{type(error).__name__}: {error}"[:500])
+        fewer = fewer_clients(machine) if outcome.state == "oom" else None
         if fewer is None:
             break
         # The error is gone by now, and with it the frames that held its tensors.
-        print(f"seed {seed}: {outcome['reason']}; again with {fewer} clients at once", flush=True)
-        watcher.out_of_memory(seed, outcome["reason"])
-        settings = settings | {"chunk_clients": fewer}
+        print(f"seed {seed}: {outcome.reason}; again with {fewer} clients at once", flush=True)
+        watcher.out_of_memory(seed, outcome.reason or "")
+        asked = replace(asked, chunk_clients=fewer)
         _free_memory()
-    if outcome["state"] in ("failed", "oom", "diverged") and log:
-        outcome["reason"] += see(log)
-    machine["split"] = split_of(prepared_folder / FILE)
-    return write_record(folder, specs, seed, cell, result, outcome, machine, began)
+    if outcome.state in ("failed", "oom", "diverged") and log:
+        outcome = outcome.model_copy(update={"reason": f"{outcome.reason}{see(log)}"})
+    return write_run(folder, specs, seed, cell, result, outcome, machine, split_of(prepared_folder), began)
 
 
-def fewer_clients(machine: dict[str, Any]) -> int | None:
+def fewer_clients(machine: Machine) -> int | None:
     """Half the clients that were trained at once; None where it was one, or where memory ran out before training."""
-    if "clients" not in machine:
+    if machine.clients is None:
         return None
-    return min(machine["chunk_clients"] or machine["clients"], machine["clients"]) // 2 or None
+    return min(machine.chunk_clients or machine.clients, machine.clients) // 2 or None
 
 
 def see(log: str) -> str:
@@ -192,86 +234,111 @@ def _run(
     prepared_folder: Path,
     specs: dict[str, Any],
     seed: int,
-    settings: dict[str, Any],
+    asked: Asked,
     progress: Progress | None,
-    known: Callable[[dict[str, Any]], None],
-) -> "tuple[Result | None, dict[str, Any]]":
-    from fglbench.runtime.modes import before_torch, set_mode
+    known: Callable[[Machine], None],
+) -> "tuple[Result | None, Outcome]":
+    from fglbench.runtime.modes import before_torch
 
-    before_torch(settings["mode"])
-    import torch
-
+    before_torch(asked.mode)
     from fglbench.engine.final import global_test, reading_logits
     from fglbench.engine.loop import train
-    from fglbench.federation.chunks import clients_at_once
-    from fglbench.federation.schedule import LocalPrivacy, Schedule
-    from fglbench.runtime.memory import keep_freed_memory, memory_mb, parameters_mb
     from fglbench.stages.preprocess import load_federation, load_global_test
 
-    torch.set_num_threads(settings["threads"])
-    keep_freed_memory()
-    device = torch.device(
-        ("cuda" if torch.cuda.is_available() else "cpu") if settings["device"] == "auto" else settings["device"]
-    )
-    set_mode(settings["mode"], device.type)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    card = os.environ.get(VARIABLE) if device.type == "cuda" else None
-    known(
-        {
-            "device": {"type": device.type, "name": name, "card": card},
-            "threads": settings["threads"],
-            "mode": settings["mode"],
-            "versions": {"torch": torch.__version__},
-        }
-    )
+    device = _prepared_device(asked, known)
     federation = load_federation(graph_folder, prepared_folder, specs["prepared"])
-    spec = specs["method"]
-    task = task_of(spec)
+    spec, task = specs["method"], task_of(specs["method"])
+    method = _method(spec, task, federation)
+    if reason := _not_applicable(spec, task, method, federation):
+        return None, Outcome(state="not_applicable", reason=reason)
+    sizes = ParameterSizes.of(method.backbone)
+    if specs["prepared"]["features"] == "identity" and (reason := _too_many_inputs(federation, sizes, device)):
+        return None, Outcome(state="oom", reason=reason)
+    chunk = asked.chunk_clients or _clients_at_once(federation, method, sizes, asked.memory_mb)
+    known(Machine(chunk_clients=chunk, clients=federation.num_clients))
+    result = train(
+        federation, method, task, _schedule(spec), seed, device=device, chunk_clients=chunk, on_round=progress
+    )
+    if result.state != "ok":
+        reason = "a client's loss or logits are not finite, or the loss exploded"
+        return result, Outcome(state="diverged", round=result.diverged_round, reason=reason)
+    if spec.get("logits"):
+        result.scores |= reading_logits(result, method.backbone, task, seed, device, chunk)
+    if kind := spec.get("global_test"):
+        tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
+        result.scores |= global_test(result, tested, method.backbone, task, seed, bool(spec.get("logits")), device)
+    return result, Outcome(state="ok")
+
+
+def _prepared_device(asked: Asked, known: Callable[[Machine], None]) -> "torch.device":
+    """Sets threads, memory and mode of torch, and tells what is trained on."""
+    import torch
+
+    from fglbench.runtime.memory import keep_freed_memory
+    from fglbench.runtime.modes import set_mode
+
+    torch.set_num_threads(asked.threads)
+    keep_freed_memory()
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if asked.device == "auto" else asked.device)
+    set_mode(asked.mode, device.type)
+    on_cuda = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if on_cuda else _processor()
+    found = Device(type=device.type, name=name, card=os.environ.get(VARIABLE) if on_cuda else None)
+    known(Machine(device=found, threads=asked.threads, mode=asked.mode, versions={"torch": torch.__version__}))
+    return device
+
+
+def _method(spec: dict[str, Any], task: "Task", federation: "Federation") -> "Method":
+    """The method of a cell on its backbone."""
     own = spec["backbone"]
     backbone_settings = registry.declaration("backbone", own["name"]).settings(**own["settings"])
     backbone = registry.module("backbone", own["name"]).Backbone(
         backbone_settings, federation.num_features, task.outputs(federation)
     )
-    method_settings = registry.declaration("method", spec["method"]).settings(**spec["settings"])
-    method = registry.module("method", spec["method"]).Method(method_settings, backbone, federation)
-    reason = task.not_applicable(federation) or method.not_applicable()
+    settings = registry.declaration("method", spec["method"]).settings(**spec["settings"])
+    method: Method = registry.module("method", spec["method"]).Method(settings, backbone, federation)
+    return method
+
+
+def _not_applicable(spec: dict[str, Any], task: "Task", method: "Method", federation: "Federation") -> str | None:
+    """Why the method makes no sense on this federation; None where it does."""
     if method.needs_classes and not task.predicts_classes:
-        reason = f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
-    if reason:
-        return None, {"state": "not_applicable", "round": None, "reason": reason}
-    initial = method.backbone.initial(torch.Generator())
-    parameter_bytes = sum(tensor.numel() * tensor.element_size() for tensor in initial.values())
-    if specs["prepared"]["features"] == "identity":
-        needed, there_are = parameters_mb(federation.num_clients, parameter_bytes), memory_mb(device)
-        if needed > there_are:
-            reason = (
-                f"features: identity has {federation.num_features} inputs, and parameters for them take {needed} MiB "
-                f"of {there_are} MiB; take fewer clients or a smaller hidden width"
-            )
-            return None, {"state": "oom", "round": None, "reason": reason}
+        return f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
+    return task.not_applicable(federation) or method.not_applicable()
+
+
+def _too_many_inputs(federation: "Federation", sizes: ParameterSizes, device: "torch.device") -> str | None:
+    """Why one-hot ids do not fit into memory; None where they do."""
+    from fglbench.runtime.memory import memory_mb, parameters_mb
+
+    needed, there_are = parameters_mb(federation.num_clients, sizes.bytes), memory_mb(device)
+    if needed <= there_are:
+        return None
+    return (
+        f"features: identity has {federation.num_features} inputs, and parameters for them take {needed} MiB "
+        f"of {there_are} MiB; take fewer clients or a smaller hidden width"
+    )
+
+
+def _schedule(spec: dict[str, Any]) -> "Schedule":
+    from fglbench.federation.schedule import LocalPrivacy, Schedule
+
     training = dict(spec["training"])
     if protection := training.pop("ldp", None):
         training["ldp"] = LocalPrivacy(**protection)
-    schedule = Schedule(**training, evaluate=spec["evaluate"], selection_mean=spec["mean"])
-    chunk = settings["chunk_clients"] or clients_at_once(
-        federation.scored,
-        backbone.propagation,
-        backbone.branches * max((tensor.shape or (1,))[-1] for tensor in initial.values()),
-        parameter_bytes,
-        settings["memory_mb"],
-        backbone.edge_values,
-        method.added_rows,
+    return Schedule(**training, evaluate=spec["evaluate"], selection_mean=spec["mean"])
+
+
+def _clients_at_once(
+    federation: "Federation", method: "Method", sizes: ParameterSizes, limit_mb: int | None
+) -> int | None:
+    from fglbench.federation.chunks import clients_at_once
+
+    backbone = method.backbone
+    width = backbone.branches * sizes.widest
+    return clients_at_once(
+        federation.scored, backbone.propagation, width, sizes.bytes, limit_mb, backbone.edge_values, method.added_rows
     )
-    known({"chunk_clients": chunk, "clients": federation.num_clients})
-    result = train(federation, method, task, schedule, seed, device=device, chunk_clients=chunk, on_round=progress)
-    if result.state == "ok":
-        if spec.get("logits"):
-            result.scores |= reading_logits(result, method.backbone, task, seed, device, chunk)
-        if kind := spec.get("global_test"):
-            tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
-            result.scores |= global_test(result, tested, method.backbone, task, seed, bool(spec.get("logits")), device)
-    reason = None if result.state == "ok" else "a client's loss or logits are not finite, or the loss exploded"
-    return result, {"state": result.state, "round": result.diverged_round, "reason": reason}
 
 
 def _processor() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench.errors import FglbenchError
+from fglbench.records.run import Machine
 from fglbench.registry import use_folders
 from fglbench.runtime.child import leave
 from fglbench.runtime.devices import claimed_card
@@ -25,8 +26,8 @@ class Reporter(Watcher):
     def begins(self, seed: int) -> None:
         self.report(begins=seed)
 
-    def knows(self, seed: int, machine: dict[str, Any]) -> None:
-        self.report(machine=machine)
+    def knows(self, seed: int, machine: Machine) -> None:
+        self.report(machine=machine.model_dump(exclude_unset=True))
 
     def out_of_memory(self, seed: int, reason: str) -> None:
         # What a failed allocation leaves behind is gone for certain only with its process.

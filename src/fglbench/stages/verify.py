@@ -21,9 +21,9 @@ from filelock import FileLock, Timeout
 from fglbench.config.identity import seeds_of
 from fglbench.errors import StorageError
 from fglbench.records.checksums import CHECKSUMS
+from fglbench.records.federation import FILE, is_unharmed
+from fglbench.records.run import RECORD
 from fglbench.stages.job import NOT_RUN
-from fglbench.stages.preprocess import FILE, is_unharmed
-from fglbench.stages.run_record import RECORD
 from fglbench.storage import exclusive, hash_file, hash_npz, read_json, read_npz
 
 _STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
@@ -146,7 +146,7 @@ def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Pat
     if reason := _file_damage(last, hashes.get(f"{folder.name}/{last.name}")):
         yield last, reason
         return
-    if stage == "preprocess" and not is_unharmed(last):  # by the checksum that it holds itself
+    if stage == "preprocess" and not is_unharmed(folder):  # by the checksum that it holds itself
         yield last, "does not match its checksum"
     if stage not in ("split", "train"):
         return

@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from fglbench.errors import StorageError
+from fglbench.records.run import RECORD, RunRecord
 from fglbench.reporting.records import FIELDS, Study
-from fglbench.storage import fingerprint, read_json
+from fglbench.storage import fingerprint
 from fglbench.tasks import DEFAULT_TASK
 
 NOT_RUN = "not_run"
@@ -68,19 +69,19 @@ def tracked_runs(study: Study, results: Path, specs: Mapping[str, Any] | None = 
     ]
 
 
-def _records(results: Path) -> Iterator[tuple[str, tuple[Path, dict[str, Any]]]]:
+def _records(results: Path) -> Iterator[tuple[str, tuple[Path, RunRecord]]]:
     """The records of all runs there; those of other studies may be damaged, or be replaced just now."""
-    for path in sorted(Path(results).glob("train/*/*/*/seed*/run.json")):
-        with suppress(StorageError, KeyError, TypeError):
-            record = read_json(path)
-            yield record["cell"], (path, record)
+    for path in sorted(Path(results).glob(f"train/*/*/*/seed*/{RECORD}")):
+        with suppress(StorageError):
+            record = RunRecord.read(path.parent)
+            yield record.cell, (path, record)
 
 
 def _tracked(
     cell: str,
     rows: pd.DataFrame,
     curve: pd.DataFrame | None,
-    record: tuple[Path, dict[str, Any]] | None,
+    record: tuple[Path, RunRecord] | None,
     specs: dict[str, Any] | None,
     study: Study,
 ) -> TrackedRun:
@@ -88,7 +89,7 @@ def _tracked(
     # A centralised cell stands in several columns of a table: it is one run, which names them all.
     place = {name: ", ".join(dict.fromkeys(str(getattr(at, name)) for at in places)) for name in FIELDS}
     seed, outcome = places[0].seed, str(places[0].outcome)
-    settings = record[1]["settings"] if record else specs
+    settings = record[1].settings if record else specs
     known = {**flat(settings), "config_hash": fingerprint(settings, digits=16)} if settings else {}
     metrics, metric = dict(_metrics(rows, study.settings["protocol"]["reading"])), study.metric_on(place["dataset"])
     rounds = (

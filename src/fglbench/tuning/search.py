@@ -25,8 +25,9 @@ from fglbench.config.schema import Config, Range
 from fglbench.config.searches import SearchPlan
 from fglbench.errors import FglbenchError
 from fglbench.evaluation.metrics import value_of
+from fglbench.records.metrics import Metrics
+from fglbench.records.run import TRIED_AGAIN
 from fglbench.seeding import derive
-from fglbench.stages.run_record import TRIED_AGAIN
 from fglbench.storage import exclusive, read_json, write_json, write_text
 from fglbench.tasks import selecting_metric, task_name
 from fglbench.workflow.single import Single, run_single
@@ -207,15 +208,15 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         # In a folder of its own: what is trained for a study, or by another search, is not this search's to remove.
         single = Single(config, cell, results, trained=trials)
         run_single(single, threads=threads)
-        metrics = read_json(single.seed_folder("evaluate") / "metrics.json")
+        metrics = Metrics.read(single.seed_folder("evaluate"))
         shutil.rmtree(trials)  # only its score is needed
-        state, reason = metrics["outcome"]["state"], metrics["outcome"]["reason"]
+        state, reason = metrics.outcome.state, metrics.outcome.reason or ""
         if state in TRIED_AGAIN:
             raise _FailedError(state, reason)
         if state != "ok":
             raise optuna.TrialPruned(reason)
         metric = selecting_metric(task_name(cell.method.spec))
-        score = value_of(metrics["readings"]["val"]["val"][metric], study.protocol.mean)
+        score = value_of(metrics.readings["val"].val[metric], study.protocol.mean)
         if score is None:
             raise FglbenchError(f"{search.slug}: no client has validation targets, so there is nothing to choose by.")
         scores.append(score)

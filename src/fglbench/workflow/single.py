@@ -18,10 +18,11 @@ from fglbench.config.identity import Cell
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError, ResourceError, StorageError
-from fglbench.records.component_files import changes, own_file, own_files
+from fglbench.records.component_files import KEY, changes, own_file, own_files
+from fglbench.records.federation import FILE, is_current, split_of
+from fglbench.records.metrics import METRICS, Metrics
+from fglbench.records.run import RECORD, RunRecord, is_complete
 from fglbench.runtime.child import run_in_child
-from fglbench.stages.preprocess import FILE, is_current, split_of
-from fglbench.stages.run_record import RECORD, differences, is_complete
 from fglbench.stages.train import Progress, train
 from fglbench.storage import exclusive, hash_file, read_json, write_json
 from fglbench.tasks import selecting_metric, task_name
@@ -114,7 +115,7 @@ def run_single(
     from fglbench.stages.evaluate import evaluate
 
     cell, config = single.cell, single.config
-    prepared = single.seed_folder("preprocess") / FILE
+    prepared = single.seed_folder("preprocess")
     files, trust = own_files(cell.specs), config.components.trust
     wanted = files if trust == "again" else None
     kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared), wanted)
@@ -141,8 +142,8 @@ def run_single(
     # Always: stored scores may be of another run, or of an older evaluation, and it takes far less than training.
     trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
     evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
-    _update_lists(single, "evaluate", "metrics.json")
-    but = differences(read_json(single.seed_folder("train") / RECORD), config.mode, files) if kept else []
+    _update_lists(single, "evaluate", METRICS)
+    but = RunRecord.read(single.seed_folder("train")).differences(config.mode, files) if kept else []
     return {**summary(single), "kept": kept, "differences": but}
 
 
@@ -192,8 +193,8 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     names = {"dataset": single.cell.dataset.spec["name"], "scheme": single.cell.partition.spec["scheme"]}
     if (
         all(card.exists() for card in cards.values())
-        and is_current(single.seed_folder("preprocess") / FILE, parts, graph)
-        and not any(changes(read_json(card), own_file(kind, names[kind])) for kind, card in cards.items())
+        and is_current(single.seed_folder("preprocess"), parts, graph)
+        and not any(changes(read_json(card).get(KEY), own_file(kind, names[kind])) for kind, card in cards.items())
     ):
         return
     if not own_process:
@@ -217,14 +218,15 @@ def summary(single: Single) -> dict[str, Any]:
     """What a run scored and cost: the selecting score at the protocol's reading, such as `test_accuracy_pooled`, None
     where there is none; `selected_round` counts from 0. `test_accuracy_nodes` is there where clients share nodes."""
     metric = selecting_metric(task_name(single.cell.method.spec))
-    record = read_json(single.seed_folder("train") / "run.json")
-    readings = read_json(single.seed_folder("evaluate") / "metrics.json")["readings"]
-    scores = readings.get(single.config.protocol.reading)
+    record = RunRecord.read(single.seed_folder("train"))
+    scores = Metrics.read(single.seed_folder("evaluate")).readings.get(single.config.protocol.reading)
+    by_split = dict(scores.splits()) if scores else {}
 
     def score(split: str, mean: str) -> float | None:
-        return scores[split][metric][mean] if scores and split in scores else None
+        found: float | None = by_split[split][metric][mean] if split in by_split else None
+        return found
 
-    shared = bool(scores) and "node_mean" in scores["test"][metric]
+    shared = "test" in by_split and "node_mean" in by_split["test"][metric]
     return {
         "metric": metric,
         f"test_{metric}_pooled": score("test", "pooled"),
@@ -232,9 +234,9 @@ def summary(single: Single) -> dict[str, Any]:
         **({f"test_{metric}_nodes": score("test", "node_mean")} if shared else {}),
         f"val_{metric}_pooled": score("val", "pooled"),
         f"global_test_{metric}": score("global_test", "macro"),
-        "selected_round": scores["round"] if scores else None,
+        "selected_round": scores.round if scores else None,
         **{
-            key: record[key]
+            key: getattr(record, key)
             for key in (
                 "rounds_run",
                 "train_seconds",
@@ -244,8 +246,8 @@ def summary(single: Single) -> dict[str, Any]:
                 "bytes_down",
             )
         },
-        "outcome": record["outcome"]["state"],
-        "reason": record["outcome"]["reason"],
+        "outcome": record.outcome.state,
+        "reason": record.outcome.reason,
         "cell": single.cell.id,
         "folder": str(single.seed_folder("train")),
     }

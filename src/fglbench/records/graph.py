@@ -1,0 +1,75 @@
+"""The canonical graph of a dataset: `graph.npz`, and its data card `graph.json`, which is written last."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fglbench.datasets.base import Graph, features_from, graph_arrays
+from fglbench.records.checksums import check_file
+from fglbench.storage import hash_file, hash_npz, read_json, read_npz, write_json, write_npz
+
+ARRAYS, CARD = "graph.npz", "graph.json"
+
+
+def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
+    """Writes `graph.npz`, then `graph.json` (the data card with `classes`, `cleaning` and the checksum `sha256`): the
+    card is the mark of completeness."""
+    write_npz(folder / ARRAYS, graph_arrays(graph))
+    own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / ARRAYS)}
+    write_json(folder / CARD, {**card, **own})
+
+
+def load_graph(folder: Path, features: bool = True) -> Graph:
+    """Reads what `save_graph` wrote.
+
+    Args:
+        folder: of the dataset.
+        features: without them the graph has zero columns of features; most of the file is then not read.
+
+    Raises:
+        StorageError: a file is missing, damaged, or not the one that the card describes.
+    """
+    card = read_json(folder / CARD)
+    skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
+    check_graph(folder)
+    arrays = read_npz(folder / ARRAYS, skipped=skipped)
+    masks = {name.removeprefix("mask_"): array for name, array in arrays.items() if name.startswith("mask_")}
+    return Graph(
+        edges=arrays["edges"],
+        features=features_from(arrays) if features else np.zeros((len(arrays["labels"]), 0), dtype=np.float32),
+        labels=arrays["labels"],
+        classes=card["classes"],
+        masks=masks,
+        cleaning=card["cleaning"],
+        clients=arrays.get("clients"),
+    )
+
+
+def check_graph(folder: Path) -> None:
+    """Compares the graph of a dataset with its data card. Errors as `check_file`."""
+    archive, path = folder / ARRAYS, folder / CARD
+    card = read_json(path)
+    if "sha256" in card:
+        check_file(archive, card["sha256"], path)
+    elif "content_hash" in card:  # cards of older versions name no other checksum
+        check_file(archive, card["content_hash"], path, hash_npz)
+
+
+def read_features(folder: Path) -> np.ndarray | sp.csr_matrix:
+    """[num_nodes, num_features] float32, dense or CSR, alone. Errors as `load_graph`."""
+    check_graph(folder)
+    return features_from(read_npz(folder / ARRAYS))
+
+
+def read_labels(folder: Path) -> np.ndarray:
+    """[num_nodes] int64 alone. Errors as `load_graph`."""
+    check_graph(folder)
+    return read_npz(folder / ARRAYS, ["labels"])["labels"]
+
+
+def graph_checksum(folder: Path) -> str | None:
+    """SHA-256 of a graph's arrays, from its data card; None where a card of an older version has none."""
+    found: str | None = read_json(folder / CARD).get("sha256")
+    return found

@@ -1,0 +1,97 @@
+"""The split of one seed: `split.npz`, and its partition card `card.json`, which is written last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fglbench.errors import PartitionError, StorageError
+from fglbench.partition.links import Pairs
+from fglbench.partition.split import check_roles
+from fglbench.records.checksums import check_file, check_listed
+from fglbench.storage import MAKE_AGAIN, hash_file, read_json, read_npz, replacing_directory, write_json, write_npz
+
+ARRAYS, CARD = "split.npz", "card.json"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The nodes of all clients and their roles.
+
+    Attributes:
+        nodes: [N] int64 global node ids, client by client, ascending inside a client.
+        ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
+        role: [N] int8: 0 none, 1 train, 2 val, 3 test.
+        held_out: ascending int64 global ids of the nodes that no client gets, for the global test.
+        copy: [N] bool: rows of nodes that another client owns; None where the scheme does not speak of owners.
+        pairs: what is scored where that is links; None: nodes are.
+    """
+
+    nodes: np.ndarray
+    ptr: np.ndarray
+    role: np.ndarray
+    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    copy: np.ndarray | None = None
+    pairs: Pairs | None = None
+
+    @property
+    def clients(self) -> int:
+        return len(self.ptr) - 1
+
+
+def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> None:
+    """Writes both files or neither.
+
+    Args:
+        folder: of the seed.
+        arrays: `nodes`, `ptr` and `role`, and what else there is of `Split`, by name.
+        card: the partition card with the request that the split answers; the checksum `sha256` is added.
+    """
+    with replacing_directory(folder) as temporary:
+        write_npz(temporary / ARRAYS, arrays)
+        write_json(temporary / CARD, {**card, "sha256": hash_file(temporary / ARRAYS)})
+
+
+def load_split(folder: Path) -> Split:
+    """Reads the split of one seed.
+
+    Raises:
+        StorageError: a file is missing, damaged, or not the one that the card describes, or its content contradicts
+            itself (a client without nodes, ids out of order, a node with two roles).
+    """
+    check_split(folder)
+    arrays = read_npz(folder / ARRAYS)
+    nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
+    copies, problem = len(arrays.get("copy", nodes)), ""
+    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role) == copies:
+        problem = (
+            f"{len(nodes)} nodes, {len(role)} roles and pointers {ptr[0] if len(ptr) else 'none'} to the end disagree"
+        )
+    elif any((np.diff(held) <= 0).any() for held in np.split(nodes, ptr[1:-1])):
+        problem = "the node ids of a client are not ascending"
+    else:
+        try:
+            check_roles(nodes, role)
+        except PartitionError as error:
+            problem = str(error)
+    pairs = Pairs.from_arrays(arrays)
+    if pairs and not problem:
+        problem = pairs.problem(ptr) or ""
+    if problem:
+        raise StorageError(f"{folder / ARRAYS}: {problem}. {MAKE_AGAIN}")
+    more = {name: arrays[name] for name in ("held_out", "copy") if name in arrays}
+    return Split(nodes, ptr, role, pairs=pairs, **more)
+
+
+def check_split(folder: Path) -> None:
+    """Compares the split of a seed with its card, and the card with the lists of its jobs. Errors as `check_file`."""
+    card = folder / CARD
+    check_listed(card)
+    check_file(folder / ARRAYS, read_json(card).get("sha256", "none"), card)
+
+
+def split_checksum(split_folder: Path) -> str:
+    """SHA-256 of a seed's split, from its card."""
+    return read_json(split_folder / CARD)["sha256"]
