@@ -1,4 +1,4 @@
-"""The command line: `fglbench list|describe|train|export|compare|pack|tune|new|verify|doctor`.
+"""The command line: `fglbench list|describe|train|export|compare|archive|tune|new|verify|doctor`.
 
 A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fglbench import __version__
-from fglbench.commands import compare, describe, doctor, export, listing, new, pack, train, tune, verify
+from fglbench.commands import archive, compare, describe, doctor, export, listing, new, train, tune, verify
 from fglbench.errors import FglbenchError
 from fglbench.runtime.terminal import show_anything
 
@@ -21,12 +21,15 @@ COMMANDS = {
     "train": (train, "one cell, without Snakemake"),
     "export": (export, "the clients and roles of a cell as a file, which the scheme 'file' reads"),
     "compare": (compare, "the numbers of a study beside those that a paper prints"),
-    "pack": (pack, "a study's records in a small folder, from which its cells need not be run again"),
+    "archive": (archive, "a study's records in a small folder, from which its cells need not be run again"),
     "tune": (tune, "searches a study's settings on the validation score; resumable"),
     "new": (new, "a working file for a method or dataset of your own, with its test"),
     "verify": (verify, "whether stored files still match their checksums; removes what does not, to be made again"),
     "doctor": (doctor, "whether this installation and machine can run everything"),
 }
+
+EARLIER = {"pack": "archive"}
+"""Commands by the names that they had; they work as before, with a note."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"fglbench {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, text) in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[_common()])
+        description = f"{text[0].upper()}{text[1:]}."
+        earlier = [old for old, new in EARLIER.items() if new == name]
+        command = commands.add_parser(name, help=text, description=description, parents=[_common()], aliases=earlier)
         module.add(command)
         command.set_defaults(run=module.run)
     return top
@@ -68,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; a known error is one message on standard error and exit status 1."""
     show_anything()
     args = parser().parse_args(arguments)
+    if now := EARLIER.get(args.command):
+        print(f"note: 'fglbench {args.command}' is called 'fglbench {now}' now.", file=sys.stderr)
     args.began = time.perf_counter() - (_age_of_process() if arguments is None else 0.0)
     try:
         return args.run(args)

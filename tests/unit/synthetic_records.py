@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fglbench.reporting.records import Study
+from fglbench.records.study import StudyRecord
 from fglbench.storage import write_json
 
 SCORES = ("accuracy", "f1_micro", "f1_macro")
@@ -113,7 +113,7 @@ def frame(*parts: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype({"evaluated": "Int64", "of": "Int64", "reason": "string"})
 
 
-def study_of(runs: pd.DataFrame, seeds: list[int] | None = None, **settings: Any) -> Study:
+def study_of(runs: pd.DataFrame, seeds: list[int] | None = None, **settings: Any) -> StudyRecord:
     """A study around a runs frame, without curves and partitions."""
     base = {
         "name": "small",
@@ -123,12 +123,12 @@ def study_of(runs: pd.DataFrame, seeds: list[int] | None = None, **settings: Any
         "protocol": {"evaluate": "aggregated"},
         "hardware": HARDWARE,
     }
-    return Study(settings=base | settings, runs=runs, curves=pd.DataFrame(), partitions=pd.DataFrame())
+    return StudyRecord(settings=base | settings, runs=runs, curves=pd.DataFrame(), partitions=pd.DataFrame())
 
 
 def full_study(
     datasets: tuple[str, ...] = ("cora", "citeseer"), schemes: tuple[str, ...] = ("louvain", "metis"), seeds: int = 3
-) -> Study:
+) -> StudyRecord:
     """A study with curves, partitions, all figures and tables, one diverged cell and one method without a dataset."""
     random = np.random.default_rng(7)
     parts, curves, partitions, mixing, drawings = [], [], [], [], []
@@ -149,7 +149,7 @@ def full_study(
                 drawings += _drawings({"dataset": dataset, "scheme": scheme, "clients": clients}, random)
     runs = frame(*parts)
     settings = _settings(datasets, schemes, seeds)
-    return Study(settings, runs, *(pd.DataFrame(rows) for rows in (curves, partitions, mixing, drawings)))
+    return StudyRecord(settings, runs, *(pd.DataFrame(rows) for rows in (curves, partitions, mixing, drawings)))
 
 
 def _drawings(place: dict[str, Any], random: np.random.Generator) -> list[dict[str, Any]]:
@@ -255,7 +255,7 @@ def _settings(datasets: tuple[str, ...], schemes: tuple[str, ...], seeds: int) -
     }
 
 
-def write_study(study: Study, folder: Path) -> None:
+def write_study(study: StudyRecord, folder: Path) -> None:
     """Writes what the collect stage writes."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "study.json", study.settings)

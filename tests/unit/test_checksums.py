@@ -15,7 +15,7 @@ from fglbench.errors import StorageError
 from fglbench.records.checksums import check_file, check_listed, check_made
 from fglbench.records.federation import FILE
 from fglbench.records.graph import load_graph
-from fglbench.reporting.records import load_study
+from fglbench.records.study import read_study
 from fglbench.stages.collect import collect
 from fglbench.stages.download import download
 from fglbench.stages.evaluate import evaluate
@@ -215,14 +215,14 @@ def test_a_file_is_read_once_while_it_stays_as_it_is(tmp_path: Path) -> None:
 def test_collected_records_tables_and_figures_are_checked_where_a_list_names_them(results: Results) -> None:
     results.run("collect")
     folder = results.root / "studies" / "mine"
-    assert load_study(folder).settings["versions"]["mode"] == "deterministic"
+    assert read_study(folder).settings["versions"]["mode"] == "deterministic"
     list_checksums(results.root / "checksums/studies/mine.json", [str(path) for path in folder.iterdir()])
-    load_study(folder)
+    read_study(folder)
     alter_text(folder / "study.json", "title")
     with pytest.raises(
         StorageError, match=r"study\.json does not match its checksum in .*checksums/studies/mine\.json"
     ):
-        load_study(folder)
+        read_study(folder)
     table = results.root / "tables" / "mine" / "accuracy.html"
     table.parent.mkdir(parents=True)
     table.write_text("79.4")

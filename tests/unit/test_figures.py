@@ -14,6 +14,7 @@ from synthetic_records import ACCURACY, frame, full_study, run_rows, study_of, w
 
 from fglbench.config.schema import FigureKind
 from fglbench.errors import ConfigError
+from fglbench.records.study import StudyRecord
 from fglbench.reporting.figures import KINDS, draw
 from fglbench.reporting.figures_base import FONT, LOOK
 from fglbench.reporting.figures_fit import settle, wrapped
@@ -21,7 +22,6 @@ from fglbench.reporting.figures_ranks import cliques
 from fglbench.reporting.html import FIGURE_WORDS
 from fglbench.reporting.names import figure_files
 from fglbench.reporting.palette import COLOURS, styles
-from fglbench.reporting.records import Study
 from fglbench.stages.figures import make_figures
 
 
@@ -371,7 +371,7 @@ LONG = {
 
 
 @pytest.fixture(scope="module")
-def long_study() -> Study:
+def long_study() -> StudyRecord:
     """Long names everywhere, and a second backbone, so that labels name it."""
     small = full_study(schemes=("louvain",), seeds=2)
     order = {field: [LONG.get(value, value) for value in values] for field, values in small.settings["order"].items()}
@@ -385,7 +385,7 @@ def long_study() -> Study:
     return replace(small, settings=small.settings | {"order": order}, **frames)
 
 
-def settled(study: Study, kind: str, **changes) -> Figure:
+def settled(study: StudyRecord, kind: str, **changes) -> Figure:
     figure = draw(study, spec(kind, **{"where": {}} | changes))
     with rc_context(LOOK):
         settle(figure)

@@ -1,9 +1,9 @@
-"""The table of the README is what the packed records say."""
+"""The table of the README is what the archived records say."""
 
 from pathlib import Path
 
+from fglbench.records.study import read_study
 from fglbench.reporting.comparison_tables import comparison_sheet
-from fglbench.reporting.records import load_study
 from fglbench.reporting.reference import load_reference
 
 ROOT = Path(__file__).parents[2]
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def table() -> list[str]:
     """Table 3 of FedGTA's study with GCN by validation, ours / printed, as Markdown."""
-    study = load_study(ROOT / "results" / "published" / "fedgta")
+    study = read_study(ROOT / "results" / "published" / "fedgta")
     (spec,) = (spec for spec in study.settings["tables"] if spec["name"] == "table3")
     printed = {**spec["reference"], "where": {**spec["reference"]["where"], "backbone": "gcn"}}
     spec = {**spec, "where": {**spec["where"], "backbone": ["GCN"]}, "reference": printed, "percent": None}
@@ -24,6 +24,6 @@ def table() -> list[str]:
     return lines
 
 
-def test_the_table_of_the_readme_is_recomputed_from_the_packed_records() -> None:
+def test_the_table_of_the_readme_is_recomputed_from_the_archived_records() -> None:
     text = (ROOT / "README.md").read_text()
     assert "\n".join(table()) in text, "\n" + "\n".join(table())

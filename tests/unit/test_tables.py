@@ -9,10 +9,10 @@ import pytest
 from synthetic_records import frame, full_study, run_rows, study_of, table_spec, write_study
 
 from fglbench.errors import ConfigError, StorageError
-from fglbench.reporting.cells import Cell, Table
+from fglbench.records.study import read_study
+from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.names import table_files
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.records import load_study
 from fglbench.reporting.render import escape_latex, escape_markdown, fragment, to_csv, to_html, to_latex, to_markdown
 from fglbench.reporting.tables import build_table
 from fglbench.reporting.terminal import to_text
@@ -21,7 +21,7 @@ from fglbench.stages.tables import make_tables
 HOSTILE = 'a|b*c`d_e%f&g#h$i{j}k~l^m\\n<o>"p", q'
 
 
-def by_label(table: Table, column: int = 0) -> dict[str, Cell]:
+def by_label(table: Table, column: int = 0) -> dict[str, TableCell]:
     return {row[-1]: cells[column] for row, cells in zip(table.rows, table.cells, strict=True)}
 
 
@@ -568,7 +568,7 @@ def test_a_missing_record_file_is_named(tmp_path):
     write_study(full_study(), tmp_path)
     (tmp_path / "curves.parquet").unlink()
     with pytest.raises(StorageError, match=r"curves\.parquet cannot be read.*collect stage"):
-        load_study(tmp_path)
+        read_study(tmp_path)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.errors import ConfigError
-from fglbench.reporting.records import load_study
+from fglbench.records.study import read_study
 from fglbench.stages.collect import collect
 from fglbench.stages.figures import make_figures
 from fglbench.stages.tables import make_tables
@@ -179,7 +179,7 @@ def test_curves_of_a_mixed_study_have_the_words_of_their_own_score(
     monkeypatch.setattr("matplotlib.axes.Axes.set_ylabel", lambda self, text, *_, **__: said.append(text))
     make_figures(tmp_path / "records", tmp_path / "figures")
     assert {"Test AUC (%)", "Test accuracy (%)"} <= set(said)
-    study = load_study(tmp_path / "records")
+    study = read_study(tmp_path / "records")
     assert [study.metric_on(label) for label in ("nodes", "links")] == ["accuracy", "auc"]
     curves = [name for run in tracked_runs(study, tmp_path / "results") for name in run.curves]
     assert {"test_accuracy", "test_auc"} <= set(curves)

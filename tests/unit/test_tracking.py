@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fglbench.reporting.records import load_study
+from fglbench.records.study import read_study
 from fglbench.stages.track import track
 from fglbench.storage import read_json, write_json
 from fglbench.tracking import TrackingError, mlflow_store
@@ -151,16 +151,16 @@ def test_a_centralised_cell_is_one_run_that_names_all_its_columns(results: Path)
     import_(results)
     run = stored(results)["cc"].data
     assert (run.params["scheme"], run.params["clients"]) == ("louvain, metis", "10")
-    (tracked,) = (run for run in tracked_runs(load_study(results / "studies/grid"), results) if run.cell == "cc")
+    (tracked,) = (run for run in tracked_runs(read_study(results / "studies/grid"), results) if run.cell == "cc")
     assert len(tracked.curves["val_accuracy"]) == ROUNDS
 
 
 def test_cells_that_did_not_run_here_have_the_parameters_of_their_specification(results: Path) -> None:
-    ran = {run.cell: run for run in tracked_runs(load_study(results / "studies/grid"), results)}
+    ran = {run.cell: run for run in tracked_runs(read_study(results / "studies/grid"), results)}
     for path in (results / "train").rglob("run.json"):
         path.unlink()
     other = {**SETTINGS, "method": {**SETTINGS["method"], "training": {"rounds": 7, "lr": 0.01}}}
-    found = tracked_runs(load_study(results / "studies/grid"), results, {"aa": SETTINGS, "cc": other})
+    found = tracked_runs(read_study(results / "studies/grid"), results, {"aa": SETTINGS, "cc": other})
     taken = {run.cell: run for run in found}
     assert taken["aa"].parameters == ran["aa"].parameters
     assert taken["cc"].parameters["training.rounds"] == "7"

@@ -1,4 +1,4 @@
-"""Results that were copied to another place are adopted: nothing is trained again."""
+"""Results that were copied to another place are reused: nothing is trained again."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from pathlib import Path
 from .conftest import job_counts, run_snakemake, write_config
 
 
-def test_results_copied_without_their_times_are_adopted_by_the_documented_command(finished: Path, tmp_path: Path):
+def test_results_copied_without_their_times_are_reused_by_the_documented_command(finished: Path, tmp_path: Path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     shutil.copytree(finished / "results", folder / "results")

@@ -87,11 +87,11 @@ def test_more_seeds_keep_the_finished_ones(finished: Path, tmp_path: Path):
     assert len(after) == len(before) + 1
 
 
-def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
-    packed = tmp_path / "published"
-    assert main(["pack", "grid", "--results", str(finished / "results"), "--to", str(packed)]) == 0
+def test_archived_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
+    archived = tmp_path / "published"
+    assert main(["archive", "grid", "--results", str(finished / "results"), "--to", str(archived)]) == 0
     write_config(tmp_path, published="all", methods=["global", "local", "fedavg", "fedper", "fedprox"])
-    done = run_snakemake(tmp_path, "--cores", "2", "tables", FGLBENCH_PUBLISHED=str(packed))
+    done = run_snakemake(tmp_path, "--cores", "2", "tables", FGLBENCH_PUBLISHED=str(archived))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.parent.name.split("-")[0] for path in (tmp_path / "results" / "train").rglob("seed0")} == {"fedprox"}
     ours, theirs = (
@@ -100,10 +100,10 @@ def test_packed_records_take_the_place_of_runs(finished: Path, tmp_path: Path):
     pd.testing.assert_frame_equal(ours[ours["label"] != "fedprox"].reset_index(drop=True), theirs)
     partitions = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "partitions.parquet")
     assert set(partitions["scheme"]) == {"louvain", "random"}
-    assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(packed)).stdout
-    runs = packed / "grid" / "runs.parquet"
+    assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(archived)).stdout
+    runs = archived / "grid" / "runs.parquet"
     pd.read_parquet(runs).assign(value=0.25).to_parquet(runs)
-    again = run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(packed))
+    again = run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(archived))
     assert "collect_study" in again.stdout and "train_cell" not in again.stdout
 
 

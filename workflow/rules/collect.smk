@@ -4,7 +4,7 @@
 rule collect_study:
     input:
         evaluated=lambda wildcards: PLAN.evaluated(wanted(wildcards.study)),
-        packed=lambda wildcards: PLAN.packed_files(wildcards.study),
+        archived=lambda wildcards: PLAN.reused_files(wildcards.study),
     output:
         runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
         curves=f"{RESULTS}/studies/{{study}}/curves.parquet",
@@ -29,7 +29,7 @@ rule collect_study:
         results=lambda wildcards, input: RESULTS,
         components=lambda wildcards, input: PLAN.components,
         not_run=lambda wildcards: PLAN.not_run(wildcards.study),
-        published=lambda wildcards: PLAN.adopted(wildcards.study),
+        reused=lambda wildcards: PLAN.reused(wildcards.study),
     message:
         "collect study {wildcards.study}"
     script:

@@ -14,7 +14,8 @@ from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.config.load import typed
 from fglbench.workflow.plan import Plan
 from fglbench.errors import FglbenchError
-from fglbench.reporting.names import FRAMES, figure_files, table_files
+from fglbench.reporting.names import figure_files, table_files
+from fglbench.records.study import FRAMES
 from fglbench.stages.failures import FORCED, told
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
@@ -34,7 +35,7 @@ try:
         typed(dict(config), dict(workflow.config_settings.config)),
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles) or "--config",
         studies=STUDIES,
-        packed=PUBLISHED.resolve(),
+        archives=PUBLISHED.resolve(),
         files=[Path(path) for path in workflow.configfiles],
         given=workflow.config_settings.config,
     )

@@ -18,11 +18,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the comparisons; where the study has none, its tables."""
-    from fglbench.reporting.records import load_study
+    from fglbench.records.study import read_study
     from fglbench.reporting.terminal import to_text
     from fglbench.stages.tables import study_sheets
 
-    study = load_study(_folder(args))
+    study = read_study(_folder(args))
     sheets = study_sheets(study, _references(args))
     compared = [sheet for sheet in sheets if sheet.table.name.endswith("-compared")]
     tables = [table for sheet in compared or sheets for table in sheet.shown]

@@ -382,10 +382,12 @@ class Config(Study):
     jobs: Jobs = Field(Jobs(), description="How jobs run.")
     published: Literal["studies", "all", "none"] = Field(
         "studies",
-        description="Which cells are taken from the packed records of results/published (or FGLBENCH_PUBLISHED) and "
-        "not run: those of study files, those of this file as well, or none.",
+        description="Which cells are taken from the archived records of results/published (or FGLBENCH_PUBLISHED) "
+        "and not run: those of study files, those of this file as well, or none.",
     )
-    only_finished: bool = Field(False, description="Show the cells that are finished or packed; run and track nothing.")
+    only_finished: bool = Field(
+        False, description="Show the cells that are finished or archived; run and track nothing."
+    )
     components: Annotated[Components, BeforeValidator(_components, json_schema_input_type=list[str] | Components)] = (
         Field(
             Components(), description="Your own methods, backbones, schemes and datasets: a list of folders, or keys."

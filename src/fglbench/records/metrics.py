@@ -11,7 +11,7 @@ from fglbench.records.run import Outcome
 METRICS = "metrics.json"
 EVALUATE_VERSION = 1
 """Raised when scores change. No cell's identity depends on the evaluation, which is repeated without training: its rule
-and packed studies know its version."""
+and archives know its version."""
 
 Means: TypeAlias = dict[str, Any]
 """The entry of one metric, see `evaluation.metrics.scores`."""

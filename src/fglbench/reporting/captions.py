@@ -9,10 +9,11 @@ import pandas as pd
 
 from fglbench.evaluation.quantities import OF_RUNS, Quantity
 from fglbench.evaluation.statistics import critical_difference, friedman, mean_ranks, paired_differences
-from fglbench.reporting.cells import Cell
+from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
+from fglbench.reporting.cells import TableCell
+from fglbench.reporting.frames import shown, titled
 from fglbench.reporting.marks import ALIKE, competes
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, shown, titled
 
 READINGS = {
     "val": "Round chosen by the validation {targets}",
@@ -38,7 +39,7 @@ MOST_REASONS = MOST_PAIRS = 12
 
 
 def caption(
-    study: Study, spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]], shows: str | None = None
+    study: StudyRecord, spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], shows: str | None = None
 ) -> list[str]:
     """The sentences above a table.
 
@@ -79,13 +80,13 @@ def caption(
     return [f"{sentence}." for sentence in sentences]
 
 
-def _mean(study: Study, mean: str, datasets: list[str]) -> str:
+def _mean(study: StudyRecord, mean: str, datasets: list[str]) -> str:
     """The client mean, and of `pooled` how it counts shared nodes where there are any."""
     shared = study.runs.loc[study.runs["mean"] == "nodes", "dataset"].isin(datasets).any()
     return MEANS[mean].removesuffix(")") + OFTEN if mean == "pooled" and shared else MEANS[mean]
 
 
-def _protocols(study: Study, datasets: list[str]) -> list[str]:
+def _protocols(study: StudyRecord, datasets: list[str]) -> list[str]:
     """The protocol, or each that occurs where these datasets differ in it.
 
     The reading and the client mean are left out, for they are the table's own choice. Ratios are left out where roles
@@ -103,7 +104,7 @@ def _protocols(study: Study, datasets: list[str]) -> list[str]:
     return [f"Protocol of {', '.join(names)}: {text}" for text, names in found.items()]
 
 
-def _training(study: Study, cells: list[Cell]) -> list[str]:
+def _training(study: StudyRecord, cells: list[TableCell]) -> list[str]:
     """What the entries of the datasets, backbones and methods shown change of the study's training."""
     common = study.settings.get("training") or {}
     found = []
@@ -129,7 +130,7 @@ def _listed(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _overridden(study: Study) -> list[str]:
+def _overridden(study: StudyRecord) -> list[str]:
     """Where settings of single datasets, backbones or methods come from."""
     settings = study.settings.get("settings") or {}
     if settings.get("tuned"):
@@ -137,7 +138,7 @@ def _overridden(study: Study) -> list[str]:
     return ["Settings differ as the study's overrides say"] if settings.get("overrides") else []
 
 
-def _readings(study: Study, reading: str, datasets: list[str]) -> list[str]:
+def _readings(study: StudyRecord, reading: str, datasets: list[str]) -> list[str]:
     """Which round is scored; of datasets without validation nodes the last one is, whatever was asked."""
     validation = study.runs[study.runs["split"] == "val"]
     most = validation[validation["dataset"].isin(datasets)].groupby("dataset")["evaluated"].max()
@@ -148,7 +149,7 @@ def _readings(study: Study, reading: str, datasets: list[str]) -> list[str]:
     return [f"L{why}"] if len(without) == len(datasets) else [READINGS[reading], f"{_listed(without)}: l{why}"]
 
 
-def spread(cells: list[Cell]) -> str:
+def spread(cells: list[TableCell]) -> str:
     """What a cell shows of its seeds."""
     sizes = sorted({cell.n for cell in cells if cell.state == "ok"})
     if not sizes:
@@ -172,7 +173,7 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
     return lines
 
 
-def legend(cells: list[list[Cell]], level: float | None = None) -> list[tuple[str, str]]:
+def legend(cells: list[list[TableCell]], level: float | None = None) -> list[tuple[str, str]]:
     """The symbols that occur, each with its meaning.
 
     Args:
@@ -191,7 +192,7 @@ def _test(level: float) -> str:
     return f"(paired t-test over common seeds, Holm-corrected, level {100 * level:g} %)"
 
 
-def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]], frame: pd.DataFrame) -> list[str]:
+def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], frame: pd.DataFrame) -> list[str]:
     """The sentences below a table: reasons, clients without nodes, tests, average ranks, paired differences."""
     if frame.empty:
         return ["No record matches this table's filter."]
@@ -204,14 +205,14 @@ def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]], fram
     ]
 
 
-def _name(spec: Mapping[str, Any], cell: Cell) -> str:
+def _name(spec: Mapping[str, Any], cell: TableCell) -> str:
     """A cell's place in the words of its table."""
     fields = [name for name in FIELDS if name in (*spec["rows"], *spec["columns"])]
     return titled(fields, [cell.place[name] for name in fields])
 
 
-def _reasons(spec: Mapping[str, Any], cells: list[list[Cell]]) -> list[str]:
-    alike: dict[str, list[Cell]] = {}
+def _reasons(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
+    alike: dict[str, list[TableCell]] = {}
     for cell in (cell for row in cells for cell in row):
         if cell.detail and cell.place:
             alike.setdefault(cell.detail, []).append(cell)
@@ -221,7 +222,7 @@ def _reasons(spec: Mapping[str, Any], cells: list[list[Cell]]) -> list[str]:
     return known
 
 
-def _places(spec: Mapping[str, Any], cells: list[Cell]) -> str:
+def _places(spec: Mapping[str, Any], cells: list[TableCell]) -> str:
     """The places of cells with one reason; where they are many, how many of each dataset."""
     if len(cells) <= MOST_PLACES:
         return "; ".join(_name(spec, cell) for cell in cells)
@@ -242,7 +243,7 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
     """How many cells the test tells from the best, so that a table without marks is not read as untested."""
     level = spec.get("separable")
     rivals = [cell for row in cells for cell in row if competes(cell) and cell.mean is not None]
@@ -255,7 +256,7 @@ def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]])
     return [line + (f"; {untested} more have no rival or fewer than two common seeds." if untested else ".")]
 
 
-def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
     """Average ranks over the problems in which every competing method has a number, measured on the same device."""
     names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
     rivals = [cell for row in cells for cell in row if cell.place and not cell.place["centralised"]]
@@ -282,9 +283,9 @@ def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -
     return [line + (f"; Friedman p = {test[1]:.3g}." if test else ".")]
 
 
-def _pairs(spec: Mapping[str, Any], unit: Quantity, cells: list[list[Cell]]) -> list[str]:
+def _pairs(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
     """The lead of each single best cell over the second, paired by seed; nothing where that would be a long list."""
-    problems: dict[tuple[Any, ...], tuple[list[Cell], list[Cell]]] = {}
+    problems: dict[tuple[Any, ...], tuple[list[TableCell], list[TableCell]]] = {}
     for cell in (cell for column in zip(*cells, strict=True) for cell in column):
         if cell.best or cell.second:
             pair = problems.setdefault(tuple(cell.place[name] for name in PROBLEM), ([], []))

@@ -8,7 +8,7 @@ from fglbench.evaluation.statistics import PairedTest
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One cell of a table.
 
     Attributes:
@@ -74,7 +74,7 @@ class Table:
     rows: list[tuple[str, ...]]
     column_fields: list[str]
     columns: list[tuple[str, ...]]
-    cells: list[list[Cell]]
+    cells: list[list[TableCell]]
     legend: list[tuple[str, str]]
     notes: list[str]
     data: list[dict[str, Any]]

@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.statistics import RankCorrelation, pooled_deviation, rank_correlation
-from fglbench.reporting.cells import Cell
+from fglbench.records.study import StudyRecord
+from fglbench.reporting.cells import TableCell
+from fglbench.reporting.frames import as_list, ordered
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.records import Study, as_list, ordered
 from fglbench.reporting.reference import Printed, base_dataset, named_by, own_places, printed_numbers
 from fglbench.reporting.tables import build_table
 
@@ -38,7 +39,7 @@ class Comparison:
     """
 
     place: Mapping[str, Any]
-    ours: Cell
+    ours: TableCell
     printed: Printed
     difference: float | None
     tolerance: float | None
@@ -46,7 +47,7 @@ class Comparison:
 
 
 def compare(
-    study: Study, spec: Mapping[str, Any], reference: pd.DataFrame, cells: list[Cell] | None = None
+    study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame, cells: list[TableCell] | None = None
 ) -> list[Comparison]:
     """Every printed number of the table's reference with ours, in the order of the study's table.
 
@@ -71,7 +72,7 @@ def compare(
         found = _matching(number, cells, study, spec["reference"])
         rows += [_comparison(cell.place, cell, number) for cell in found]
         if not found:
-            nothing = Cell(text=OUTCOMES["not_run"].symbol, state="not_run")
+            nothing = TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
             rows.append(_comparison(_place_of(number, study, places), nothing, number))
     fields = [*spec["columns"], *spec["rows"]]
     keys = [tuple(row.place[name] for name in fields) for row in rows]
@@ -79,14 +80,14 @@ def compare(
     return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: position[pair[0]])]
 
 
-def own_cells(study: Study, spec: Mapping[str, Any]) -> list[Cell]:
+def own_cells(study: StudyRecord, spec: Mapping[str, Any]) -> list[TableCell]:
     """Our recorded cells, in percent where the metric is one, without marks."""
     table = build_table(study, {**spec, "percent": None, "separable": None})
     return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.place]
 
 
-def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[str, Any]) -> list[Cell]:
-    def name(cell: Cell, field: str) -> Any:
+def _matching(number: Printed, cells: list[TableCell], study: StudyRecord, wish: Mapping[str, Any]) -> list[TableCell]:
+    def name(cell: TableCell, field: str) -> Any:
         return study.name(field, cell.place[field])
 
     same = [
@@ -102,7 +103,9 @@ def _matching(number: Printed, cells: list[Cell], study: Study, wish: Mapping[st
     return exact or (same[:1] if number.method in study.centralised else [])
 
 
-def _place_of(number: Printed, study: Study, places: list[tuple[dict[str, Any], dict[str, str]]]) -> dict[str, Any]:
+def _place_of(
+    number: Printed, study: StudyRecord, places: list[tuple[dict[str, Any], dict[str, str]]]
+) -> dict[str, Any]:
     """Where a number stands that we have not run, in the study's own words as far as it has them."""
     return {
         "dataset": study.label("dataset", number.dataset),
@@ -115,7 +118,7 @@ def _place_of(number: Printed, study: Study, places: list[tuple[dict[str, Any], 
     } | next((place for place, names in places if names == number.names), {})
 
 
-def _comparison(place: Mapping[str, Any], ours: Cell, number: Printed) -> Comparison:
+def _comparison(place: Mapping[str, Any], ours: TableCell, number: Printed) -> Comparison:
     if ours.mean is None:
         verdict = "not run" if ours.state == "not_run" else "no number"
         return Comparison(place, ours, number, None, None, verdict)

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.quantities import quantity
+from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting import captions
-from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.compare import (
     MOST_TOLERANCE_POINTS,
     TOLERANCE_POINTS,
@@ -21,8 +22,8 @@ from fglbench.reporting.compare import (
     own_cells,
     summary,
 )
+from fglbench.reporting.frames import field_titles, ordered, shown, titled
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, field_titles, ordered, shown, titled
 from fglbench.reporting.reference import Printed
 from fglbench.reporting.sheets import Picture, Sheet
 from fglbench.reporting.tables import printed
@@ -41,7 +42,7 @@ ALWAYS_COUNTED = ("match", "below", "above", "unstable")
 Key = tuple[Any, ...]
 
 
-def comparison_sheet(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> Sheet:
+def comparison_sheet(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame) -> Sheet:
     """The comparison of a table that has a `reference`; arguments and errors as `compare.compare`."""
     own = own_cells(study, spec)
     rows = compare(study, spec, reference, own)
@@ -100,14 +101,14 @@ def _by_column(spec: Mapping[str, Any], rows: list[Comparison]) -> Table:
     verdicts = [verdict for verdict in VERDICTS if verdict in ALWAYS_COUNTED or verdict in occurring]
     backbones = list(_grouped(rows, ["backbone"]))
     lines: list[tuple[str, ...]] = []
-    cells: list[list[Cell]] = []
+    cells: list[list[TableCell]] = []
     for key, members in _grouped(rows, fields).items():
         found, distance = Counter(row.verdict for row in members), median_distance(members)
         texts = [str(len(members)), *(str(found[verdict]) for verdict in verdicts)]
         texts.append("–" if distance is None else f"{distance:.1f}")
         texts += [_order([row for row in members if (row.place["backbone"],) == own]) for own in backbones]
         lines.append((titled(fields, key),))
-        cells.append([Cell(text=text) for text in texts])
+        cells.append([TableCell(text=text) for text in texts])
     heads = ["printed", *verdicts, "median difference"]
     heads += [f"order, {name}" if len(backbones) > 1 else "order" for (name,) in backbones]
     return Table(
@@ -135,7 +136,9 @@ def _order(rows: list[Comparison]) -> str:
     return f"{found.spearman:.2f} / {found.kendall:.2f} ({found.n})".replace("-", "−")
 
 
-def _matrix(study: Study, spec: Mapping[str, Any], own: list[Cell], rows: list[Comparison], paper: str) -> Table:
+def _matrix(
+    study: StudyRecord, spec: Mapping[str, Any], own: list[TableCell], rows: list[Comparison], paper: str
+) -> Table:
     """Ours / printed in the layout of the study's table; its records are one per printed number."""
     axes, digits = (list(spec["rows"]), list(spec["columns"])), spec.get("digits", 1)
     compared, alone = _grouped(rows, [*axes[0], *axes[1]]), {}
@@ -168,14 +171,14 @@ def _matrix(study: Study, spec: Mapping[str, Any], own: list[Cell], rows: list[C
     )
 
 
-def _pair(rows: list[Comparison], alone: Cell | None, digits: int) -> Cell:
+def _pair(rows: list[Comparison], alone: TableCell | None, digits: int) -> TableCell:
     """One place of the matrix: our number there and the printed ones, with the sign of their common verdict.
 
     Args:
         rows: the comparisons that stand there.
         alone: our cell there, if we have one.
     """
-    ours = rows[0].ours if rows else alone or Cell(text=OUTCOMES["not_run"].symbol, state="not_run")
+    ours = rows[0].ours if rows else alone or TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
     left = ours.text if ours.mean is None else f"{ours.mean:.{digits}f}"
     right = "; ".join(_theirs(replace(row.printed, std=None), digits) for row in rows) or "–"
     verdicts = {row.verdict for row in rows}
@@ -189,7 +192,7 @@ def _theirs(number: Printed, digits: int) -> str:
     return number.note or "no number" if number.value is None else printed(number.value, number.std, digits)
 
 
-def _numbers(spec: Mapping[str, Any], own: list[Cell], rows: list[Comparison]) -> Table:
+def _numbers(spec: Mapping[str, Any], own: list[TableCell], rows: list[Comparison]) -> Table:
     """One row for each printed number."""
     names = [*spec["columns"], *spec["rows"]]
     footnotes: list[str] = []
@@ -209,7 +212,7 @@ def _numbers(spec: Mapping[str, Any], own: list[Cell], rows: list[Comparison]) -
     )
 
 
-def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[Cell]:
+def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[TableCell]:
     """Ours, printed, difference and verdict of one row; a note of the reference becomes a numbered footnote."""
     number = row.printed
     theirs = _theirs(number, digits)
@@ -219,7 +222,12 @@ def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[Cell]:
         theirs += f" [{footnotes.index(number.note) + 1}]"
     difference = "–" if row.difference is None else _signed(row.difference, digits)
     verdict = row.verdict or "not printed"
-    return [row.ours, Cell(text=theirs), Cell(text=difference), Cell(text=verdict, tone=verdict.replace(" ", "-"))]
+    return [
+        row.ours,
+        TableCell(text=theirs),
+        TableCell(text=difference),
+        TableCell(text=verdict, tone=verdict.replace(" ", "-")),
+    ]
 
 
 def _signed(value: float, digits: int) -> str:

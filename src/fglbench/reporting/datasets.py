@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from fglbench.reporting.cells import Cell, Table
-from fglbench.reporting.records import Study, ordered
+from fglbench.records.study import StudyRecord
+from fglbench.reporting.cells import Table, TableCell
+from fglbench.reporting.frames import ordered
 from fglbench.reporting.reference import base_dataset
 
 SIZES = ("nodes", "features", "edges", "classes")
@@ -14,7 +15,7 @@ PROTOCOL = ("split", "setting")
 SETTINGS = ("transductive", "inductive")
 
 
-def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
+def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
     """One row per dataset, in the study's order; with a reference, a printed number follows each of ours, and datasets
     that only the paper has come last.
 
@@ -33,13 +34,13 @@ def dataset_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame
     alone = [name for name in printed if name not in names.values()]
     columns = [(size, *who) for size in (*SIZES, *PROTOCOL) for who in ([("ours",), ("printed",)] if printed else [()])]
     rows: list[tuple[str, ...]] = []
-    cells: list[list[Cell]] = []
+    cells: list[list[TableCell]] = []
     data: list[dict[str, Any]] = []
     for label in [*sizes, *alone]:
         ours, theirs = sizes.get(label, {}), printed.get(names.get(label, label), {})
         texts = [(theirs if column[1:] == ("printed",) else ours).get(column[0], "–") for column in columns]
         rows.append((label,))
-        cells.append([Cell(text=text) for text in texts])
+        cells.append([TableCell(text=text) for text in texts])
         data.append({"dataset": label} | {" ".join(c): t for c, t in zip(columns, texts, strict=True)})
     return Table(
         name=spec["name"],
@@ -72,7 +73,7 @@ def _printed(reference: pd.DataFrame, wish: Mapping[str, Any]) -> dict[str, dict
     return found
 
 
-def _protocol(study: Study, label: str) -> dict[str, str]:
+def _protocol(study: StudyRecord, label: str) -> dict[str, str]:
     """How the study splits a dataset and what training sees of it; empty where the records do not say."""
     own = (study.settings.get("protocols") or {}).get(label) or study.settings.get("protocol") or {}
     if "split" not in own:

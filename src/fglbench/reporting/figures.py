@@ -8,6 +8,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.errors import ConfigError, suggest
+from fglbench.records.study import StudyRecord
 from fglbench.reporting.figures_axis import accuracy_by_clients, accuracy_by_local_epochs, accuracy_by_participation
 from fglbench.reporting.figures_bars import accuracy_by_method, seconds_by_method
 from fglbench.reporting.figures_base import LOOK
@@ -19,10 +20,9 @@ from fglbench.reporting.figures_heatmap import aggregation_weights, label_heatma
 from fglbench.reporting.figures_labels import labels_and_convergence
 from fglbench.reporting.figures_ranks import average_ranks
 from fglbench.reporting.names import FIGURE_FORMATS
-from fglbench.reporting.records import Study
 from fglbench.storage import replacing
 
-KINDS: dict[str, Callable[[Study, Mapping[str, Any]], Figure]] = {
+KINDS: dict[str, Callable[[StudyRecord, Mapping[str, Any]], Figure]] = {
     function.__name__: function
     for function in (
         accuracy_per_round,
@@ -47,7 +47,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(study: Study, spec: Mapping[str, Any]) -> Figure:
+def draw(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The figure of one entry of `study.json`; one with a note where there is nothing to draw.
 
     Raises:

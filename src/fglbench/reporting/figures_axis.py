@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from fglbench.errors import ConfigError
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     error_line,
@@ -23,10 +24,9 @@ from fglbench.reporting.figures_base import (
     series_styles,
     title_of,
 )
-from fglbench.reporting.records import PROBLEM, Study
 
 
-def accuracy_by_clients(study: Study, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_clients(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score against the number of clients, one panel per dataset and scheme, error bars of one sample standard
     deviation over seeds. With `gains` the differences to other labels, seed by seed, are drawn instead."""
     chosen, gains = scored(study, spec), spec.get("gains") or {}
@@ -45,7 +45,7 @@ def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(found)
 
 
-def accuracy_by_local_epochs(study: Study, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score against the local epochs of a round, one panel per dataset, scheme and number of clients, a line for
     every method and backbone, called by its shortest label; error bars of one sample standard deviation.
 
@@ -61,7 +61,7 @@ def accuracy_by_local_epochs(study: Study, spec: Mapping[str, Any]) -> Figure:
     return _along("local_epochs", "Local epochs", list(PROBLEM), chosen, study, spec)
 
 
-def accuracy_by_participation(study: Study, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_participation(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score against the fraction of clients, one panel per dataset, scheme and number of clients, a line for every
     method and backbone, called by its label at the largest fraction; error bars of one sample standard deviation.
 
@@ -93,7 +93,7 @@ def _labels(rows: pd.DataFrame, axis: str, method: str, spec: Mapping[str, Any])
 
 
 def _along(
-    axis: str, name: str, fields: list[str], chosen: pd.DataFrame, study: Study, spec: Mapping[str, Any]
+    axis: str, name: str, fields: list[str], chosen: pd.DataFrame, study: StudyRecord, spec: Mapping[str, Any]
 ) -> Figure:
     """The scores against the column `axis`: a panel for every combination of `fields`, a line for every series."""
     if chosen.empty:

@@ -8,6 +8,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     FONT,
     LOOK,
@@ -25,13 +26,13 @@ from fglbench.reporting.figures_base import (
     title_of,
 )
 from fglbench.reporting.figures_fit import wrapped
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, select
+from fglbench.reporting.frames import complete_only, distinct, select
 
 _CLIENTS, _SERVER = "#4477aa", "#ee6677"
 _SERIES = ["label", "backbone"]
 
 
-def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
+def seconds_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """Seconds of local training and of the server's step over all rounds, stacked, one panel per dataset, scheme,
     number of clients and device; an error bar of one sample standard deviation of their sum."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
@@ -62,7 +63,7 @@ def seconds_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def accuracy_by_method(study: Study, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score of each method, one panel per dataset, scheme and number of clients; an error bar of one sample
     standard deviation over seeds. The axis begins where the scores do."""
     chosen = scored(study, spec)

@@ -17,9 +17,10 @@ from matplotlib.ticker import MaxNLocator
 
 from fglbench.evaluation.quantities import OF_RUNS, quantity
 from fglbench.evaluation.statistics import Summary
+from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_fit import LINE, width, wrapped
+from fglbench.reporting.frames import complete_only, distinct, of_mean, select, titled
 from fglbench.reporting.palette import Style, styles
-from fglbench.reporting.records import FIELDS, PROBLEM, Study, complete_only, distinct, of_mean, select, titled
 
 LOOK: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -91,7 +92,7 @@ def title_of(spec: Mapping[str, Any]) -> str:
     return spec.get("title") or spec["name"]
 
 
-def series_styles(study: Study) -> dict[Series, Style]:
+def series_styles(study: StudyRecord) -> dict[Series, Style]:
     """The style of every (label, backbone) of the study, the same in all its figures."""
     labels = [key[0] for key in distinct(study.runs, ["label"], study.order)]
     backbones = [key[0] for key in distinct(study.runs, ["backbone"], study.order)]
@@ -113,7 +114,7 @@ def groups(
         yield key, found[key]
 
 
-def scored(study: Study, spec: Mapping[str, Any]) -> pd.DataFrame:
+def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
     """The rows of the figure's score, as printed, of the complete cells that have it for every seed."""
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     metric = metric_of(study, spec)
@@ -134,12 +135,12 @@ def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     return kept.merge(whole[list(FIELDS)], on=list(FIELDS), how="inner")
 
 
-def metric_of(study: Study, spec: Mapping[str, Any]) -> str:
+def metric_of(study: StudyRecord, spec: Mapping[str, Any]) -> str:
     """The figure's own metric, or the score that selects rounds."""
     return spec.get("metric") or study.metric
 
 
-def score_label(study: Study, spec: Mapping[str, Any]) -> str:
+def score_label(study: StudyRecord, spec: Mapping[str, Any]) -> str:
     """The words of the score's axis."""
     shown = quantity(metric_of(study, spec))
     if metric_of(study, spec) in OF_RUNS:

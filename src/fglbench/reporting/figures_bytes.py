@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from fglbench.evaluation.statistics import Summary, summarise
+from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     groups,
@@ -22,10 +23,9 @@ from fglbench.reporting.figures_base import (
     series_styles,
     title_of,
 )
-from fglbench.reporting.records import FIELDS, PROBLEM, Study
 
 
-def bytes_by_accuracy(study: Study, spec: Mapping[str, Any]) -> Figure:
+def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score against all bytes sent up and down (logarithmic), error bars over seeds. A method that sends nothing
     has no place on that axis and is a horizontal line."""
     chosen = scored(study, spec)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.quantities import quantity
+from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     groups,
@@ -24,17 +25,19 @@ from fglbench.reporting.figures_base import (
     title_of,
     whole_numbers,
 )
-from fglbench.reporting.records import PROBLEM, Study, complete_only, select
+from fglbench.reporting.frames import complete_only, select
 
 GRID_POINTS = 200
 
 
-def accuracy_per_round(study: Study, spec: Mapping[str, Any]) -> Figure:
+def accuracy_per_round(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score after each round (counted from 1): mean over seeds with a band of one sample standard deviation."""
     return _curves(study, spec, _by_round, "Round")
 
 
-def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study: Study, chosen: pd.DataFrame) -> None:
+def draw_rounds(
+    panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study: StudyRecord, chosen: pd.DataFrame
+) -> None:
     """The curves per round of one problem, a line for every label and backbone."""
     metric = study.metric_on(rows["dataset"].iloc[0])
     scale = quantity(metric).scale
@@ -46,13 +49,13 @@ def draw_rounds(panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study:
     panel.set_ylabel(score_label(study, {"metric": metric}))
 
 
-def accuracy_per_second(study: Study, spec: Mapping[str, Any]) -> Figure:
+def accuracy_per_second(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """The score over seconds of training, without start-up and evaluation; seeds are interpolated onto common times.
     Runs from different kinds of device are separate lines."""
     return _curves(study, spec, _by_second, "Training time (s)")
 
 
-def _curves(study: Study, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
+def _curves(study: StudyRecord, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
     chosen = select(study.curves, spec.get("where"), f"figure '{spec['name']}'")
     split, metric = spec.get("split", "test"), metric_of(study, spec)
     score, scale = f"{split}_score", quantity(metric).scale

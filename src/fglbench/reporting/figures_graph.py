@@ -13,16 +13,17 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import LOOK, groups, nothing, of_partitions, panel_title, title_of
+from fglbench.reporting.frames import select
 from fglbench.reporting.palette import COLOURS
-from fglbench.reporting.records import PROBLEM, Study, select
 
 UNLABELLED, ANCHOR = "#b8bec8", "#111111"
 _CLASSES = (*COLOURS[:-1], "#7A5195", "#A0A83B", "#5D6D7E")
 _PANEL = 2.4  # inches
 
 
-def graph(study: Study, spec: Mapping[str, Any]) -> Figure:
+def graph(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """For every dataset, scheme and number of clients the whole graph and the clients' graphs, of the first seed: nodes
     coloured by class, anchors (nodes that several clients hold) larger and ringed."""
     chosen = select(study.drawings, of_partitions(spec.get("where")), f"figure '{spec['name']}'")

@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     groups,
@@ -19,13 +20,13 @@ from fglbench.reporting.figures_base import (
     title_of,
     whole_numbers,
 )
-from fglbench.reporting.records import PROBLEM, Study, complete_only, select
+from fglbench.reporting.frames import complete_only, select
 
 MOST_NUMBERS = 100
 MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 
 
-def label_heatmap(study: Study, spec: Mapping[str, Any]) -> Figure:
+def label_heatmap(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """Nodes per client and class, one panel per dataset, scheme and number of clients, for the first seed."""
     chosen = select(study.partitions, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
     if chosen.empty:
@@ -52,7 +53,7 @@ def draw_labels(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> 
     panel.set_ylabel("Client")
 
 
-def aggregation_weights(study: Study, spec: Mapping[str, Any]) -> Figure:
+def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """For every dataset, scheme and number of clients the nodes per client and class, then the mixing matrix of the
     round that is read, one panel per complete cell that recorded one; all of the first seed."""
     owner, where = f"figure '{spec['name']}'", spec.get("where")

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     groups,
@@ -20,10 +21,10 @@ from fglbench.reporting.figures_base import (
 )
 from fglbench.reporting.figures_curves import draw_rounds
 from fglbench.reporting.figures_heatmap import draw_labels
-from fglbench.reporting.records import PROBLEM, Study, complete_only, select
+from fglbench.reporting.frames import complete_only, select
 
 
-def labels_and_convergence(study: Study, spec: Mapping[str, Any]) -> Figure:
+def labels_and_convergence(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """A row for each dataset and number of clients: a heat map of labels for every scheme, then the curves of every
     method for every scheme."""
     owner, where = f"figure '{spec['name']}'", spec.get("where")

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from fglbench.evaluation.quantities import quantity
 from fglbench.evaluation.statistics import critical_difference, mean_ranks
+from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     FONT,
     LOOK,
@@ -24,14 +25,14 @@ from fglbench.reporting.figures_base import (
     title_of,
 )
 from fglbench.reporting.figures_fit import wrapped
+from fglbench.reporting.frames import distinct, select
 from fglbench.reporting.palette import Style
-from fglbench.reporting.records import PROBLEM, Study, distinct, select
 
 _ALPHA = 0.05
 _WIDTH = 7.2  # of the panel, in inches
 
 
-def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
+def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     """Average ranks on one axis, best at the left, and Nemenyi's critical difference (Demsar, JMLR 7, 2006, figure 1).
 
     A dataset counts once: the ranks of its schemes and numbers of clients are averaged first, for they are not
@@ -72,7 +73,7 @@ def average_ranks(study: Study, spec: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _left_out(study: Study, spec: Mapping[str, Any], chosen: pd.DataFrame) -> str:
+def _left_out(study: StudyRecord, spec: Mapping[str, Any], chosen: pd.DataFrame) -> str:
     """The methods that were asked for and have no complete cell."""
     asked = select(study.runs, spec.get("where"), f"figure '{spec['name']}'")
     asked = asked[~asked["method"].isin(study.centralised)]

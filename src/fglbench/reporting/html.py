@@ -13,12 +13,12 @@ from markupsafe import Markup, escape
 
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_made
+from fglbench.records.study import StudyRecord
 from fglbench.reporting.captions import flattened
 from fglbench.reporting.cells import Table
 from fglbench.reporting.names import is_compared
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.partitions import partition_table
-from fglbench.reporting.records import Study
 from fglbench.reporting.render import environment, fragment, html_table
 from fglbench.reporting.sheets import RENDERERS, Sheet
 
@@ -52,7 +52,7 @@ FIGURE_WORDS = {
 DOWNLOADS = {"csv": ("CSV", "text/csv;charset=utf-8"), "tex": ("LaTeX", "application/x-tex;charset=utf-8")}
 
 
-def report_page(study: Study, tables_folder: Path, figures_folder: Path) -> str:
+def report_page(study: StudyRecord, tables_folder: Path, figures_folder: Path) -> str:
     """The report of a study.
 
     Args:
@@ -136,7 +136,7 @@ def _versions(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, f"{text} (runs differ; run.json has each one's)" if name in mixed else text) for name, text in found]
 
 
-def _facts(study: Study) -> list[tuple[str, str]]:
+def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     """What the study covers, in a few numbers."""
     facts = []
     for name, words in (

@@ -10,13 +10,13 @@ from typing import Any
 
 from fglbench.evaluation.quantities import Quantity
 from fglbench.evaluation.statistics import PairedTest, holm, paired_test
-from fglbench.reporting.cells import Cell
-from fglbench.reporting.records import PROBLEM
+from fglbench.records.study import PROBLEM
+from fglbench.reporting.cells import TableCell
 
 ALIKE = "≈"
 
 
-def with_marks(cells: list[list[Cell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[Cell]]:
+def with_marks(cells: list[list[TableCell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[TableCell]]:
     """Best and second among the complete cells of each problem, compared as printed; with `separable` in the table's
     entry, what the test does not separate from the best at that level has the mark `ALIKE`."""
     if unit.better is None:
@@ -39,12 +39,12 @@ def with_marks(cells: list[list[Cell]], spec: Mapping[str, Any], unit: Quantity)
     return marked
 
 
-def competes(cell: Cell) -> bool:
+def competes(cell: TableCell) -> bool:
     """Whether a cell is in the competition at all: recorded, and not of the centralised upper bound."""
     return bool(cell.place) and not cell.place["centralised"]
 
 
-def _ranked(rivals: list[Cell], digits: int, better: str) -> list[Cell]:
+def _ranked(rivals: list[TableCell], digits: int, better: str) -> list[TableCell]:
     shown = [None if cell.mean is None else round(float(f"{cell.mean:.{digits}f}"), 12) for cell in rivals]
     podium = sorted({value for value in shown if value is not None}, reverse=better == "higher")
     return [
@@ -53,7 +53,7 @@ def _ranked(rivals: list[Cell], digits: int, better: str) -> list[Cell]:
     ]
 
 
-def _tested(rivals: list[Cell], level: float | None, better: str) -> list[Cell]:
+def _tested(rivals: list[TableCell], level: float | None, better: str) -> list[TableCell]:
     """The rivals, each with its test against the best, and marked where that does not separate them.
 
     The p-values are adjusted over all rivals tested. What is printed like the best has its mark already.

@@ -8,8 +8,6 @@ from typing import Any
 
 TABLE_FORMATS = ("csv", "md", "tex", "html")
 FIGURE_FORMATS = ("png", "pdf")
-FRAMES = ("runs", "curves", "partitions", "mixing", "drawings")
-"""The Parquet files of a study's records, beside its `study.json`."""
 
 
 def is_compared(study: Mapping[str, Any], table: Mapping[str, Any]) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.statistics import summarise
-from fglbench.reporting.cells import Cell, Table
+from fglbench.records.study import PROBLEM, StudyRecord
+from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.figures_base import of_partitions
-from fglbench.reporting.records import PROBLEM, Study, distinct, select, shown
+from fglbench.reporting.frames import distinct, select, shown
 from fglbench.reporting.reference import base_dataset
 from fglbench.reporting.tables import printed as as_printed
 
@@ -28,7 +29,7 @@ _DIGITS = {"communities": 1, "anchors": 1, "nodes": 1, "edges": 1, "anchors / no
 _NONE = "–"
 
 
-def partition_sizes_table(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
+def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
     """One row per (dataset, scheme, clients), in the study's order; with a reference, a printed number follows each of
     ours.
 
@@ -53,7 +54,7 @@ def partition_sizes_table(study: Study, spec: Mapping[str, Any], reference: pd.D
         ours = _ours(parts[key])
         theirs = {} if reference is None else _printed(study, spec.get("reference") or {}, reference, place)
         texts = {"ours": ours, "printed": theirs}
-        row = [Cell(text=texts[source].get(name, _NONE)) for name in QUANTITIES for source in sources]
+        row = [TableCell(text=texts[source].get(name, _NONE)) for name in QUANTITIES for source in sources]
         cells.append(row)
         data.append(place | {" ".join(column): cell.text for column, cell in zip(columns, row, strict=True)})
     return Table(
@@ -86,7 +87,7 @@ def _ours(part: pd.DataFrame) -> dict[str, str]:
 
 
 def _printed(
-    study: Study, wish: Mapping[str, Any], reference: pd.DataFrame, place: Mapping[str, Any]
+    study: StudyRecord, wish: Mapping[str, Any], reference: pd.DataFrame, place: Mapping[str, Any]
 ) -> dict[str, str]:
     names = {field: str(study.name(field, place[field])) for field in ("dataset", "scheme")}
     rows = reference[

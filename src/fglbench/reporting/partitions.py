@@ -5,8 +5,9 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.statistics import summarise
-from fglbench.reporting.cells import Cell, Table
-from fglbench.reporting.records import PROBLEM, Study, distinct, shown
+from fglbench.records.study import PROBLEM, StudyRecord
+from fglbench.reporting.cells import Table, TableCell
+from fglbench.reporting.frames import distinct, shown
 from fglbench.reporting.tables import printed
 
 COLUMNS = (
@@ -19,7 +20,7 @@ COLUMNS = (
 )
 
 
-def partition_table(study: Study) -> Table:
+def partition_table(study: StudyRecord) -> Table:
     """One row per (dataset, scheme, clients), over all seeds."""
     frame = study.partitions
     keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
@@ -50,7 +51,7 @@ def partition_table(study: Study) -> Table:
     )
 
 
-def _row(part: pd.DataFrame) -> list[Cell]:
+def _row(part: pd.DataFrame) -> list[TableCell]:
     seeds = part.groupby("seed").agg(
         edges=("edges", "sum"), cut=("cut_edges", "first"), distance=("cosine_distance", "first")
     )
@@ -60,17 +61,17 @@ def _row(part: pd.DataFrame) -> list[Cell]:
     sizes = f"{nodes.min()} / {nodes.median():g} / {nodes.max()}"
     empty = [f"{int((part[role] == 0).sum())} {role}" for role in ("train", "val", "test") if (part[role] == 0).any()]
     return [
-        Cell(text=sizes),
+        TableCell(text=sizes),
         _over_seeds(seeds["edges"].tolist(), 0),
         _over_seeds(seeds["cut"].tolist(), 0),
         _over_seeds(share, 1),
         _over_seeds(seeds["distance"].dropna().tolist(), 3),
-        Cell(text=", ".join(empty) or "none"),
+        TableCell(text=", ".join(empty) or "none"),
     ]
 
 
-def _over_seeds(values: list[Any], digits: int) -> Cell:
+def _over_seeds(values: list[Any], digits: int) -> TableCell:
     if not values:
-        return Cell(text="–")
+        return TableCell(text="–")
     summary = summarise(values)
-    return Cell(text=printed(summary.mean, summary.std, digits))
+    return TableCell(text=printed(summary.mean, summary.std, digits))

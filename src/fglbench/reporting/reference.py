@@ -9,7 +9,8 @@ import pandas as pd
 
 from fglbench.config.validation.reference import COLUMNS
 from fglbench.errors import ConfigError, StorageError, suggest
-from fglbench.reporting.records import Study, as_list, distinct, select
+from fglbench.records.study import StudyRecord
+from fglbench.reporting.frames import as_list, distinct, select
 
 _NAMED = ("label", "method", "backbone")
 SAME = {"dataset": "dataset", "scheme": "partition", "clients": "clients", "method": "method", "backbone": "backbone"}
@@ -53,7 +54,7 @@ def load_reference(path: Path) -> pd.DataFrame:
     return frame
 
 
-def printed_numbers(study: Study, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Printed]:
+def printed_numbers(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Printed]:
     """The printed numbers that a table is compared with, in the order of the file.
 
     They are those of the table's `reference.table` and metric that pass `reference.where` (columns of the file) and, in
@@ -113,13 +114,13 @@ def _asked(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list
     return labels is None or not standing or any(label in labels for label in standing)
 
 
-def own_places(study: Study) -> list[tuple[dict[str, Any], dict[str, str]]]:
+def own_places(study: StudyRecord) -> list[tuple[dict[str, Any], dict[str, str]]]:
     """`label`, `method` and `backbone` of all that was run, in the study's order, each with what it is printed as."""
     places = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
     return [(place, named_by(study, place)) for place in places]
 
 
-def named_by(study: Study, place: Mapping[str, Any]) -> dict[str, str]:
+def named_by(study: StudyRecord, place: Mapping[str, Any]) -> dict[str, str]:
     """Method, backbone and variant under which the paper prints what stands at a place of ours."""
     backbone = study.name("backbone", place["backbone"])
     own = {"method": place["method"], "backbone": backbone, "variant": ""}

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.cells import Table, TableCell
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]|~$])")
 _LATEX = {
@@ -166,7 +166,7 @@ def page(title: str, content: Markup) -> str:
 
 def html_table(table: Table) -> Markup:
     """The table alone, all of its text escaped."""
-    groups: list[tuple[tuple[str, ...], list[tuple[str, list[Cell]]]]] = []
+    groups: list[tuple[tuple[str, ...], list[tuple[str, list[TableCell]]]]] = []
     for key, row in zip(table.rows, table.cells, strict=True):
         if not groups or groups[-1][0] != key[:-1]:
             groups.append((key[:-1], []))
@@ -194,7 +194,7 @@ def _legend(table: Table) -> str:
     return "; ".join(f"{symbol} {meaning}" for symbol, meaning in table.legend) + ("." if table.legend else "")
 
 
-def _marked(cell: Cell, escape: Callable[[str], str], bold: str, underlined: str) -> str:
+def _marked(cell: TableCell, escape: Callable[[str], str], bold: str, underlined: str) -> str:
     text = escape(cell.text)
     shown = bold.format(text) if cell.best else underlined.format(text) if cell.second else text
     return f"{shown} {escape(cell.mark)}" if cell.mark else shown

@@ -10,16 +10,17 @@ import pandas as pd
 from fglbench.errors import ConfigError, suggest
 from fglbench.evaluation.quantities import Quantity, quantity
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.study import FIELDS, StudyRecord
 from fglbench.reporting import captions
-from fglbench.reporting.cells import Cell, Table
+from fglbench.reporting.cells import Table, TableCell
+from fglbench.reporting.frames import as_list, distinct, field_titles, of_mean, select, shown
 from fglbench.reporting.marks import with_marks
 from fglbench.reporting.outcomes import OUTCOMES, symbols
-from fglbench.reporting.records import FIELDS, Study, as_list, distinct, field_titles, of_mean, select, shown
 
 Key = tuple[Any, ...]
 
 
-def build_table(study: Study, spec: Mapping[str, Any]) -> Table:
+def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
     """A table of a study.
 
     A cell is averaged only where every seed ended well; a partly failed one prints how many did. `marks` says which
@@ -95,10 +96,12 @@ def _heads(fields: list[str], keys: list[Key]) -> list[tuple[str, ...]]:
     return [tuple(shown(name, value) for name, value in zip(fields, key, strict=True)) for key in keys]
 
 
-def _cell(group: pd.DataFrame | None, study: Study, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]) -> Cell:
+def _cell(
+    group: pd.DataFrame | None, study: StudyRecord, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]
+) -> TableCell:
     """The cell of one group of seed rows, not yet marked."""
     if group is None:
-        return Cell(text=OUTCOMES["not_run"].symbol, state="not_run", seeds=len(seeds))
+        return TableCell(text=OUTCOMES["not_run"].symbol, state="not_run", seeds=len(seeds))
     _refuse_mixtures(group, spec)
     by_seed = {int(row["seed"]): row for row in group.to_dict("records")}
     expected = seeds or sorted(by_seed)
@@ -122,16 +125,16 @@ def _cell(group: pd.DataFrame | None, study: Study, spec: Mapping[str, Any], uni
     common: dict[str, Any] = {"n": len(values), "seeds": len(expected), "place": place, "values": values}
     if unit.timed and len(devices) > 1:
         text = OUTCOMES["mixed_devices"].symbol
-        return Cell(text=text, state="mixed_devices", detail=f"devices: {', '.join(devices)}", **common)
+        return TableCell(text=text, state="mixed_devices", detail=f"devices: {', '.join(devices)}", **common)
     bad = [state for state in states if state != "ok"]
     if not bad:
         summary = summarise(list(values.values()))
         text = printed(summary.mean, summary.std, spec.get("digits", 1))
-        return Cell(text=text, state="ok", mean=summary.mean, std=summary.std, **common)
+        return TableCell(text=text, state="ok", mean=summary.mean, std=summary.std, **common)
     whole = len(bad) == len(states)
     text = symbols(bad) if whole else f"{len(values)} of {len(states)} {symbols(bad)}"
     state = Counter(bad).most_common(1)[0][0] if whole else "partial"
-    return Cell(text=text, state=state, detail="; ".join(details), **common)
+    return TableCell(text=text, state=state, detail="; ".join(details), **common)
 
 
 def _state(row: Mapping[Any, Any] | None) -> str:
@@ -164,7 +167,7 @@ def _refuse_mixtures(group: pd.DataFrame, spec: Mapping[str, Any]) -> None:
         raise ConfigError([f"{problem}'{group.iloc[0]['label']}'. Give each its own."])
 
 
-def _with_sizes(cells: list[list[Cell]]) -> list[list[Cell]]:
+def _with_sizes(cells: list[list[TableCell]]) -> list[list[TableCell]]:
     """Adds "(n)" to every complete cell where they do not all have the same number of seeds."""
     if len({cell.n for row in cells for cell in row if cell.state == "ok"}) < 2:
         return cells
@@ -174,7 +177,7 @@ def _with_sizes(cells: list[list[Cell]]) -> list[list[Cell]]:
 
 
 def _data(
-    fields: list[str], rows: list[Key], columns: list[tuple[str, ...]], cells: list[list[Cell]], tested: bool
+    fields: list[str], rows: list[Key], columns: list[tuple[str, ...]], cells: list[list[TableCell]], tested: bool
 ) -> list[dict[str, Any]]:
     """Plain records for CSV: one per row, with mean, deviation, n and outcome of every column; where cells are tested
     against the best, with the paired difference, its deviation and the adjusted p-value."""

@@ -23,11 +23,11 @@ from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.evaluation.metrics import value_of
 from fglbench.partition.split import OF_ANY_TASK
+from fglbench.records.archive import Archive, load_archives
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.metrics import EVALUATE_VERSION, METRICS, Means, Metrics
 from fglbench.records.run import RECORD, Outcome, RunRecord
 from fglbench.stages.drawings import drawings
-from fglbench.stages.published import Published, load_published
 from fglbench.storage import read_json, read_npz, replacing, write_json
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of, task_of
 
@@ -72,7 +72,7 @@ def collect(
     name: str,
     results: Path,
     folder: Path,
-    published: Mapping[str, Path] | None = None,
+    reused: Mapping[str, Path] | None = None,
     not_run: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """Writes the six files of a study.
@@ -82,24 +82,24 @@ def collect(
         name: of the study.
         results: the results folder.
         folder: where to write.
-        published: the packed study of each cell whose records are taken from there.
+        reused: the archive of each cell whose records are taken from there.
         not_run: why cells of a dataset, named by its slug, have no record.
 
     Returns:
         The number of cells per outcome; cells without a record count as `not_run`.
     """
-    published = {cell.id: published[cell.id] for cell in expansion.cells if published and cell.id in published}
-    packed = load_published(sorted(set(published.values())))
-    loaded = {cell.id: _load(cell, results) for cell in expansion.cells if cell.id not in published}
+    reused = {cell.id: reused[cell.id] for cell in expansion.cells if reused and cell.id in reused}
+    archive = load_archives(sorted(set(reused.values())))
+    loaded = {cell.id: _load(cell, results) for cell in expansion.cells if cell.id not in reused}
     runs: list[pd.DataFrame] = []
     curves: list[pd.DataFrame] = []
     mixing: list[pd.DataFrame] = []
     rows: list[dict[str, Any]] = []
     for placement in expansion.placements:
-        if placement.cell.id in published:
-            runs.append(packed.runs[placement.cell.id].assign(**_place(placement)))
-            curves += [found.assign(**_place(placement)) for found in _found(packed.curves, placement.cell.id)]
-            weights = packed.mixing_at(placement.cell.id, expansion.study.protocol.reading)
+        if placement.cell.id in reused:
+            runs.append(archive.runs[placement.cell.id].assign(**_place(placement)))
+            curves += [found.assign(**_place(placement)) for found in _found(archive.curves, placement.cell.id)]
+            weights = archive.mixing_at(placement.cell.id, expansion.study.protocol.reading)
             mixing += [found.assign(**_place(placement)) for found in weights]
         else:
             record = loaded[placement.cell.id]
@@ -110,11 +110,11 @@ def collect(
     _write_parquet(folder / "runs.parquet", pd.concat([*runs, own])[list(RUN_COLUMNS)])
     _write_parquet(folder / "curves.parquet", pd.concat(curves or [pd.DataFrame()]))
     _write_parquet(folder / "mixing.parquet", pd.concat(mixing or [pd.DataFrame()]))
-    _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, packed))
-    _write_parquet(folder / "drawings.parquet", drawings(expansion, results, packed.drawings))
+    _write_parquet(folder / "partitions.parquet", _partitions(expansion, results, archive))
+    _write_parquet(folder / "drawings.parquet", drawings(expansion, results, archive.drawings))
     outcomes = Counter(str(own.metrics.outcome.state) if own else NOT_RUN for own in loaded.values())
-    outcomes += Counter(packed.runs[cell]["outcome"].iloc[0] for cell in published)
-    write_json(folder / "study.json", _study(expansion, name, results, loaded, packed, dict(outcomes), len(published)))
+    outcomes += Counter(archive.runs[cell]["outcome"].iloc[0] for cell in reused)
+    write_json(folder / "study.json", _study(expansion, name, results, loaded, archive, dict(outcomes), len(reused)))
     return dict(outcomes)
 
 
@@ -255,7 +255,7 @@ def _arrays(path: Path, run: RunRecord) -> dict[str, np.ndarray]:
     return read_npz(path)
 
 
-def _partitions(expansion: Expansion, results: Path, packed: Published) -> pd.DataFrame:
+def _partitions(expansion: Expansion, results: Path, archive: Archive) -> pd.DataFrame:
     """A row for every client of every partition and seed."""
     frames: dict[str, pd.DataFrame] = {}
     for placement in expansion.placements:
@@ -268,8 +268,8 @@ def _partitions(expansion: Expansion, results: Path, packed: Published) -> pd.Da
         if path.exists():
             check_listed(path)
             frames[split] = pd.DataFrame(_client_rows(read_json(path))).assign(**place)
-        elif split in packed.partitions:
-            frames[split] = packed.partitions[split].assign(**place)
+        elif split in archive.partitions:
+            frames[split] = archive.partitions[split].assign(**place)
     return pd.concat(frames.values()) if frames else pd.DataFrame()
 
 
@@ -322,21 +322,21 @@ def _study(
     name: str,
     results: Path,
     loaded: dict[str, Finished | None],
-    packed: Published,
+    archive: Archive,
     outcomes: dict[str, int],
-    published: int,
+    reused: int,
 ) -> dict[str, Any]:
     study = expansion.study.model_dump()
     runs = [own.run for own in loaded.values() if own and own.run]
     used = [run.versions | ({"mode": run.mode} if run.mode else {}) for run in runs]
-    used += [settings["versions"] for settings in packed.studies]
+    used += [settings["versions"] for settings in archive.studies]
     versions = {
         name: ", ".join(sorted({text for run in used if name in run for text in run[name].split(", ")}))
         for name in sorted({name for run in used for name in run})
     }
     devices = {str(run.device) for run in runs if run.device}
-    devices |= {device for settings in packed.studies for device in settings["hardware"]["devices"]}
-    cores = [run.cores for run in runs] + [settings["hardware"]["cores"] for settings in packed.studies]
+    devices |= {device for settings in archive.studies for device in settings["hardware"]["devices"]}
+    cores = [run.cores for run in runs] + [settings["hardware"]["cores"] for settings in archive.studies]
     tables = [_resolved(expansion.study, table) for table in study.pop("tables")]
     figures = [_drawn(expansion.study, figure) for figure in study.pop("figures")]
     return {
@@ -359,7 +359,7 @@ def _study(
         "seeds": _seeds(expansion.study),
         "cells": len(expansion.cells),
         "outcomes": outcomes,
-        "published": published,
+        "published": reused,
         "evaluate_version": EVALUATE_VERSION,
         "centralised": sorted({p.method for p in expansion.placements if p.cell.partition.spec["scheme"] == "whole"}),
         "versions": versions or {"fglbench": __version__},

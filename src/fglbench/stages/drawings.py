@@ -23,7 +23,7 @@ WHOLE = -1
 _GAP, _ROW = 0.8, 1.1  # between components, and the width of a row by the root of the number of nodes
 
 
-def drawings(expansion: Expansion, results: Path, packed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """A row for every client, and one for the whole graph, of the partitions that figures of the study draw.
 
     They are of the first seed. Columns: `client`, and lists `x`, `y` and `label` of the nodes, `anchor` (held by
@@ -32,7 +32,7 @@ def drawings(expansion: Expansion, results: Path, packed: Mapping[str, pd.DataFr
     Args:
         expansion: the study.
         results: the results folder.
-        packed: by split folder, rows that were packed.
+        archived: by split folder, rows that were archived.
     """
     asked: list[Mapping[Any, list[Any]]] = [own.where for own in expansion.study.figures if own.kind == KIND]
     first = min((placement.cell.seed for placement in expansion.placements), default=0)
@@ -45,8 +45,8 @@ def drawings(expansion: Expansion, results: Path, packed: Mapping[str, pd.DataFr
         if (results / split / "split.npz").exists() and graph_folder.exists():
             check_graph(graph_folder)
             found = pd.DataFrame(_rows(load_graph(graph_folder, features=False), results / split))
-        elif split in packed:
-            found = packed[split]
+        elif split in archived:
+            found = archived[split]
         else:
             continue
         frames[split] = found.assign(**_place(placement), seed=placement.cell.seed, split=split)

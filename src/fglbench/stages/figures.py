@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from fglbench.records.study import read_study
 from fglbench.reporting.figures import draw, save
-from fglbench.reporting.records import load_study
 
 
 def make_figures(study_folder: Path, folder: Path) -> None:
@@ -17,6 +17,6 @@ def make_figures(study_folder: Path, folder: Path) -> None:
         ConfigError: a figure cannot be made as asked.
         StorageError: a record is missing or unreadable.
     """
-    study = load_study(study_folder)
+    study = read_study(study_folder)
     for spec in study.settings.get("figures") or []:
         save(draw(study, spec), Path(folder), spec["name"])

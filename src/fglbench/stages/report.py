@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from fglbench.records.study import read_study
 from fglbench.reporting.html import report_page
-from fglbench.reporting.records import load_study
 from fglbench.storage import write_text
 
 
@@ -19,4 +19,4 @@ def make_report(study_folder: Path, tables_folder: Path, figures_folder: Path, p
     Raises:
         StorageError: a record, table or figure is missing or unreadable.
     """
-    write_text(Path(path), report_page(load_study(study_folder), tables_folder, figures_folder))
+    write_text(Path(path), report_page(read_study(study_folder), tables_folder, figures_folder))

@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from fglbench.reporting.records import Study, load_study
+from fglbench.records.study import StudyRecord, read_study
 from fglbench.reporting.terminal import to_text
 from fglbench.stages.tables import study_sheets
 from fglbench.storage import read_json
@@ -22,7 +22,7 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
     records = results / "studies" / study
     if not (records / "study.json").exists():
         return ""
-    loaded = load_study(records)
+    loaded = read_study(records)
     width = shutil.get_terminal_size((120, 24)).columns
     tables = [table for sheet in study_sheets(loaded, references) for table in sheet.shown]
     parts = [to_text(table, width, colour=sys.stdout.isatty()) for table in tables]
@@ -37,7 +37,7 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
     settings = loaded.settings
     if published := settings.get("published"):
         parts.append(
-            f"{published} of {settings['cells']} cells are packed records that were not run here; to run them: "
+            f"{published} of {settings['cells']} cells are archived records that were not run here; to run them: "
             "snakemake --config published=none ..."
         )
     outcomes = settings["outcomes"]
@@ -52,7 +52,7 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
     return "\n".join(parts)
 
 
-def _not_run(study: Study) -> list[str]:
+def _not_run(study: StudyRecord) -> list[str]:
     """Why cells were not run, each reason once, and what would run them."""
     rows = study.runs[study.runs["outcome"] == "not_run"]
     cells = rows.groupby("reason", sort=False)["cell"].nunique().to_dict() if len(rows) else {}

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from fglbench.records.study import StudyRecord, read_study
 from fglbench.reporting.comparison_tables import comparison_sheet
 from fglbench.reporting.datasets import dataset_table
 from fglbench.reporting.names import is_compared
 from fglbench.reporting.partition_sizes import partition_sizes_table
-from fglbench.reporting.records import Study, load_study
 from fglbench.reporting.reference import load_reference
 from fglbench.reporting.sheets import RENDERERS, Sheet
 from fglbench.reporting.tables import build_table
@@ -28,12 +28,12 @@ def make_tables(study_folder: Path, folder: Path, reference_folder: Path) -> Non
         ConfigError: a table cannot be made as asked.
         StorageError: a record or the reference file is missing or unreadable.
     """
-    for sheet in study_sheets(load_study(study_folder), reference_folder):
+    for sheet in study_sheets(read_study(study_folder), reference_folder):
         for suffix, render in RENDERERS.items():
             write_text(Path(folder) / f"{sheet.table.name}.{suffix}", render(sheet))
 
 
-def study_sheets(study: Study, reference_folder: Path) -> list[Sheet]:
+def study_sheets(study: StudyRecord, reference_folder: Path) -> list[Sheet]:
     """All tables of a study, each followed by its comparison where it has one; errors as `make_tables`."""
     sheets = []
     for spec in study.settings.get("tables") or []:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fglbench.reporting.records import load_study
+from fglbench.records.study import read_study
 from fglbench.storage import write_json
 from fglbench.tracking.mlflow_store import import_runs, resolve_uri, without_password
 from fglbench.tracking.runs import tracked_runs
@@ -36,7 +36,7 @@ def track(
         StorageError: a record is missing or unreadable.
         TrackingError: the store cannot be reached, is locked, or refuses. `output` is not written.
     """
-    study = load_study(study_folder)
+    study = read_study(study_folder)
     folder = Path(results) / "tracking"
     name = study.settings["name"]
     address = resolve_uri(uri, folder)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fglbench.errors import StorageError
 from fglbench.records.run import RECORD, RunRecord
-from fglbench.reporting.records import FIELDS, Study
+from fglbench.records.study import FIELDS, StudyRecord
 from fglbench.storage import fingerprint
 from fglbench.tasks import DEFAULT_TASK
 
@@ -52,7 +52,7 @@ class TrackedRun:
         return fingerprint([self.name, self.outcome, self.parameters, self.metrics, self.curves], digits=16)
 
 
-def tracked_runs(study: Study, results: Path, specs: Mapping[str, Any] | None = None) -> list[TrackedRun]:
+def tracked_runs(study: StudyRecord, results: Path, specs: Mapping[str, Any] | None = None) -> list[TrackedRun]:
     """All finished cells of a study, each once, in the order of the records.
 
     Args:
@@ -83,7 +83,7 @@ def _tracked(
     curve: pd.DataFrame | None,
     record: tuple[Path, RunRecord] | None,
     specs: dict[str, Any] | None,
-    study: Study,
+    study: StudyRecord,
 ) -> TrackedRun:
     places = list(rows[[*FIELDS, "seed", "outcome"]].drop_duplicates().itertuples(index=False))
     # A centralised cell stands in several columns of a table: it is one run, which names them all.

@@ -20,9 +20,9 @@ from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.room import room_for
 from fglbench.errors import ConfigError, DataError
+from fglbench.records.archive import archived_cells, archived_files
 from fglbench.records.component_files import KEY, own_file, own_files
 from fglbench.stages.failures import attempt
-from fglbench.stages.published import packed_records, published_cells
 
 GRID = "grid"
 UNFINISHED = "not finished"
@@ -41,7 +41,7 @@ class Plan:
         values: the merged configuration.
         source: its file, for messages.
         studies: folder of study files.
-        packed: folder of packed studies.
+        archives: folder of archived studies.
         files: that the values were read from, to find keys that they give twice.
         given: the part of the values that the command line gave; its problems are not the file's.
 
@@ -55,7 +55,7 @@ class Plan:
         values: dict[str, Any],
         source: str,
         studies: Path,
-        packed: Path | None = None,
+        archives: Path | None = None,
         files: Iterable[Path] = (),
         given: Mapping[str, Any] | None = None,
     ):
@@ -85,7 +85,7 @@ class Plan:
             if expansion.study.tune is not None
         }
         self.active = [GRID, *self.config.studies]
-        self.published = published_cells(packed if self.config.published != "none" else None)
+        self._archived = archived_cells(archives if self.config.published != "none" else None)
         self._attempts: dict[str, int] = {}
         self._datasets: dict[str, Part] = {}
         self._partitions: dict[tuple[str, str], Part] = {}
@@ -119,11 +119,11 @@ class Plan:
         return {slug: self._unavailable[slug] for slug in slugs if slug in self._unavailable}
 
     def check(self, study: str) -> None:
-        """Raises a DataError where no cell of a study can be run or taken from packed records."""
+        """Raises a DataError where no cell of a study can be run or taken from archived records."""
         if self.config.only_finished:
             return
         reasons = self.not_run(study)
-        if not reasons or self._own_cells(study) or self.adopted(study):
+        if not reasons or self._own_cells(study) or self.reused(study):
             return
         listed = "\n".join(f"  - {slug}: {reason}" for slug, reason in reasons.items())
         raise DataError(
@@ -210,32 +210,32 @@ class Plan:
         return self._attempts[output]
 
     def evaluated(self, study: str) -> list[str]:
-        """The outputs of all evaluation jobs of a study; published cells need none, cells without data have none.
+        """The outputs of all evaluation jobs of a study; archived cells need none, cells without data have none.
 
         Where only what is finished is shown, those that are there already.
 
         Raises:
-            DataError: no cell of the study can be run or taken from packed records.
+            DataError: no cell of the study can be run or taken from archived records.
         """
         self.check(study)
         return self._wanted(self._batches("evaluate", self._own_cells(study)))
 
-    def adopted(self, study: str) -> dict[str, str]:
-        """The folders of the packed records that a study takes cells from, by cell id."""
-        if not self.published or (study == GRID and self.config.published != "all"):
+    def reused(self, study: str) -> dict[str, str]:
+        """The folders of the archived records that a study reuses, by cell id."""
+        if not self._archived or (study == GRID and self.config.published != "all"):
             return {}
         cells = self.studies[study].cells
-        return {cell.id: str(self.published[cell.id]) for cell in cells if cell.id in self.published}
+        return {cell.id: str(self._archived[cell.id]) for cell in cells if cell.id in self._archived}
 
-    def packed_files(self, study: str) -> list[str]:
-        """The packed records that a study takes cells from."""
-        folders = sorted(set(self.adopted(study).values()))
-        return [str(path) for folder in folders for path in packed_records(Path(folder))]
+    def reused_files(self, study: str) -> list[str]:
+        """The archived records that a study reuses."""
+        folders = sorted(set(self.reused(study).values()))
+        return [str(path) for folder in folders for path in archived_files(Path(folder))]
 
     def _wanted_cells(self, study: str) -> list[Cell]:
-        """The cells that are not taken from packed records."""
-        adopted = self.adopted(study)
-        return [cell for cell in self.studies[study].cells if not adopted or cell.id not in adopted]
+        """The cells that are not taken from archived records."""
+        reused = self.reused(study)
+        return [cell for cell in self.studies[study].cells if not reused or cell.id not in reused]
 
     def _own_cells(self, study: str) -> list[Cell]:
         """The cells that can be run here."""

@@ -1,7 +1,7 @@
-"""Packed records: a study's finished cells without their runs, small enough to come with the suite.
+"""Archives: the records of a study's finished cells without their runs, small enough to come with the suite.
 
-A packed study is the study's collected records and `cells.json`, the ids of the cells in it. An id covers everything
-that decides a cell's numbers, so a study of any shape may take a cell's records from here instead of running it again.
+An archive is a folder with the study's collected records and `cells.json`, the ids of the cells in it. An id covers
+everything that decides a cell's numbers, so any study may reuse a cell's records from here instead of running it again.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench.errors import StorageError
 from fglbench.records.metrics import EVALUATE_VERSION
-from fglbench.reporting.names import FRAMES
+from fglbench.records.study import FRAMES, read_study
 from fglbench.storage import read_json, replacing_directory, write_json
 
 if TYPE_CHECKING:
@@ -23,44 +23,42 @@ _RECORDS = (*(f"{name}.parquet" for name in FRAMES), "study.json")
 _SETTLED = ("ok", "diverged", "not_applicable")  # what would come out again; a failure is worth another try
 
 
-def published_cells(folder: Path | None) -> dict[str, Path]:
-    """The packed study of every cell id below a folder; empty where there is none.
+def archived_cells(folder: Path | None) -> dict[str, Path]:
+    """The archive of every cell id, of all archives in a folder; empty where there is none.
 
     A cell's id covers its training; records whose scores are of another version of the evaluation are left out.
 
     Raises:
-        StorageError: an index, or what a packed study says of itself, cannot be read.
+        StorageError: an index, or what an archive says of itself, cannot be read.
     """
     found = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
     known = [path for path in found if read_json(path / "study.json").get("evaluate_version", 1) == EVALUATE_VERSION]
     return {cell: path for path in known for cell in read_json(path / INDEX)}
 
 
-def packed_records(folder: Path) -> list[Path]:
-    """The files that a packed study's numbers are in."""
+def archived_files(folder: Path) -> list[Path]:
+    """The files that an archive's numbers are in."""
     return [folder / name for name in _RECORDS if (folder / name).exists()]
 
 
-def pack(records: Path, folder: Path) -> list[str]:
-    """Packs the collected records of a study.
+def archive(records: Path, folder: Path) -> list[str]:
+    """Archives the collected records of a study.
 
     Args:
         records: `results/studies/<study>`.
-        folder: of the packed study; replaced as a whole.
+        folder: of the archive; replaced as a whole.
 
     Returns:
-        The ids of the cells packed: those that ended well, diverged, or are not applicable.
+        The ids of the archived cells: those that ended well, diverged, or are not applicable.
 
     Raises:
-        StorageError: a record is missing or unreadable, or no cell is worth packing.
+        StorageError: a record is missing or unreadable, or no cell is worth archiving.
     """
-    from fglbench.reporting.records import load_study
-
-    study = load_study(records)
+    study = read_study(records)
     settled = study.runs[study.runs["outcome"].isin(_SETTLED)]
     cells = sorted(set(settled["cell"]))
     if not cells:
-        raise StorageError(f"{records} has no finished cell to pack. Run the study first: snakemake {records.name}.")
+        raise StorageError(f"{records} has no finished cell to archive. Run the study first: snakemake {records.name}.")
     with replacing_directory(folder) as temporary:
         others = ("curves", "partitions", "mixing", *(["drawings"] if len(study.drawings) else []))
         frames = {name: getattr(study, name) for name in others} | {"runs": settled}
@@ -73,13 +71,13 @@ def pack(records: Path, folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Published:
-    """The packed records of some cells.
+class Archive:
+    """The archived records of some cells.
 
     Attributes:
         runs, curves, mixing: by cell id, its rows.
         partitions, drawings: by split folder, its rows.
-        studies: what the packed studies say of themselves.
+        studies: what the archives say of themselves.
     """
 
     runs: "dict[str, pd.DataFrame]" = field(default_factory=dict)
@@ -90,7 +88,7 @@ class Published:
     drawings: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
     def mixing_at(self, cell: str, reading: str) -> "list[pd.DataFrame]":
-        """The weights of a cell; none where those that were packed are of another round than a reading's."""
+        """The weights of a cell; none where the archived ones are of another round than a reading's."""
         if cell not in self.mixing:
             return []
         runs, curve = self.runs[cell], self.curves[cell]
@@ -98,18 +96,17 @@ class Published:
         return [self.mixing[cell]] if self.mixing[cell]["round"].iloc[0] == rounds.get(reading) else []
 
 
-def load_published(folders: Iterable[Path]) -> Published:
-    """Reads packed studies; a cell that several have is taken from the last.
+def load_archives(folders: Iterable[Path]) -> Archive:
+    """Reads archives; a cell that several have is taken from the last.
 
     Raises:
         StorageError: a record is missing or unreadable.
     """
-    from fglbench.reporting.records import load_study
 
-    def merged(found: Published, folder: Path) -> Published:
-        study = load_study(folder)
+    def merged(found: Archive, folder: Path) -> Archive:
+        study = read_study(folder)
         runs = study.runs.assign(device=_full_names(study.runs["device"], study.settings["hardware"]["devices"]))
-        return Published(
+        return Archive(
             found.runs | _first_placement(runs, "cell"),
             found.curves | _first_placement(study.curves, "cell"),
             found.partitions | _first_placement(study.partitions, "split"),
@@ -118,7 +115,7 @@ def load_published(folders: Iterable[Path]) -> Published:
             found.drawings | _first_placement(study.drawings, "split"),
         )
 
-    return reduce(merged, folders, Published())
+    return reduce(merged, folders, Archive())
 
 
 def _full_names(devices: "pd.Series[str]", known: list[str]) -> "pd.Series[str]":

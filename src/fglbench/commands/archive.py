@@ -1,28 +1,29 @@
-"""`fglbench pack STUDY`: a study's records as a packed study, from which its cells need not be run again."""
+"""`fglbench archive STUDY`: the records of a study's finished cells in a small folder, for reuse without a run."""
 
 import argparse
 from pathlib import Path
 
 from fglbench.commands import places
 from fglbench.errors import StorageError
-from fglbench.stages.published import pack
 from fglbench.storage import check_writable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("study", metavar="STUDY", help="name of a study with records in results/studies")
-    parser.add_argument("--to", metavar="DIR", help="folder of packed studies (results/published of the checkout)")
+    parser.add_argument("--to", metavar="DIR", help="folder of archives (results/published of the checkout)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Packs and says what was packed."""
+    """Archives and says what was archived."""
+    from fglbench.records.archive import archive
+
     records = places.records_of(args.study, Path(args.results) / "studies")
     target = (Path(args.to) if args.to else _published()) / args.study
     check_writable(target)
-    cells = pack(records, target)
+    cells = archive(records, target)
     size_kb = sum(path.stat().st_size for path in target.iterdir()) / 1000
-    print(f"{target}: cells packed: {len(cells)}, {size_kb:.0f} kB")
+    print(f"{target}: cells archived: {len(cells)}, {size_kb:.0f} kB")
     return 0
 
 
