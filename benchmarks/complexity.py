@@ -98,7 +98,7 @@ def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
     spec = {**resolved.propagation().spec(), "features": "raw"}
     if registry.declaration("method", method).rebuilds:
         spec["propagate"] = False
-    return case.graph_folder, case.prepared_folder(spec), spec
+    return case.graph_folder, case.preprocessed_folder(spec), spec
 
 
 class Clock:

@@ -68,7 +68,7 @@ def record_of(request: dict[str, Any]) -> dict[str, Any]:
 def run(stage: str, request: dict[str, Any]) -> None:
     """One stage, in this process."""
     graph, *_ = folders = [Path(request["folders"][name]) for name in STAGES]
-    _, split_folder, prepared_folder, train_folder, metrics_folder = folders
+    _, split_folder, preprocessed_folder, train_folder, metrics_folder = folders
     specs, seeds = request["specs"], [request["seed"]]
     if stage == "download":
         from fglbench.stages.download import download
@@ -81,17 +81,17 @@ def run(stage: str, request: dict[str, Any]) -> None:
     elif stage == "preprocess":
         from fglbench.stages.preprocess import preprocess
 
-        preprocess(graph, split_folder, specs["prepared"], seeds, prepared_folder)
+        preprocess(graph, split_folder, specs["prepared"], seeds, preprocessed_folder)
     elif stage == "train_job":
         from fglbench.stages.supervise import train_supervised
 
         cells = {request["seed"]: request["cell"]}
-        train_supervised(graph, prepared_folder, specs, cells, train_folder, device="cpu", log="standard output")
+        train_supervised(graph, preprocessed_folder, specs, cells, train_folder, device="cpu", log="standard output")
     elif stage == "train":
         from fglbench.stages.train import train
 
         cells = {request["seed"]: request["cell"]}
-        train(graph, prepared_folder, specs, cells, train_folder, device="cpu")
+        train(graph, preprocessed_folder, specs, cells, train_folder, device="cpu")
     else:
         from fglbench.stages.evaluate import evaluate
 

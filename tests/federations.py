@@ -16,7 +16,7 @@ from fglbench.backbones.base import Backbone
 from fglbench.config.schema import Training
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.federation.federation import Federation
-from fglbench.federation.propagation import Propagated, pays
+from fglbench.federation.propagation import Propagated, worth_propagating
 from fglbench.federation.schedule import Schedule
 from fglbench.methods.base import Method
 from fglbench.partition.links import Pairs, draw_pairs
@@ -75,11 +75,13 @@ class Case:
         write_json(folder / "seed0" / "card.json", {"sha256": hash_file(stored)})
         return folder
 
-    def prepared_folder(self, spec: dict[str, Any]) -> Path:
+    def preprocessed_folder(self, spec: dict[str, Any]) -> Path:
         """Runs preprocessing for one specification."""
         folder = self.folder / f"prepared-{fingerprint(spec)}-{self.filled}"
-        chosen = pays if self.filled is None else lambda features, *_: self.filled or not sp.issparse(features)
-        with patch("fglbench.stages.preprocess.pays", chosen):
+        chosen = (
+            worth_propagating if self.filled is None else lambda features, *_: self.filled or not sp.issparse(features)
+        )
+        with patch("fglbench.stages.preprocess.worth_propagating", chosen):
             preprocess(self.graph_folder, self._split_folder, spec, [0], folder)
         return folder / "seed0"
 
@@ -90,7 +92,7 @@ class Case:
         resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
         spec = {**resolved.propagation().spec(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
         spec |= {} if propagate else {"propagate": False}
-        return load_federation(self.graph_folder, self.prepared_folder(spec), spec)
+        return load_federation(self.graph_folder, self.preprocessed_folder(spec), spec)
 
 
 def case_of(

@@ -65,7 +65,7 @@ class Declaration:
         return self.constants["VERSION"]
 
     @property
-    def rebuilds(self) -> bool:
+    def changes_graph(self) -> bool:
         """Whether it is a method that changes graphs while it trains, so that nothing may be propagated ahead."""
         return "rebuild" in self.hooks
 

@@ -80,7 +80,7 @@ class Cases:
     def federation(self, method: str, backbone: str, dense: bool, inductive: bool, **settings: Any) -> Federation:
         """What a method is given to train this backbone."""
         declared = registry.declaration("method", method)
-        central, propagate = declared.constants.get("CENTRALISED", False), not declared.rebuilds
+        central, propagate = declared.constants.get("CENTRALISED", False), not declared.changes_graph
         return self._federation(dense, central, backbone, inductive=inductive, propagate=propagate, **settings)
 
     def _make(self, dense: bool, central: bool) -> Case:
@@ -193,7 +193,7 @@ def test_a_job_that_finds_a_card_uses_it_and_writes_the_same_files(tmp_path: Pat
     cell = placement.cell
     download(cell.dataset.spec, tmp_path / "graph")
     split(tmp_path / "graph", cell.partition.spec, [0], tmp_path / "split")
-    preprocess(tmp_path / "graph", tmp_path / "split", cell.prepared.spec, [0], tmp_path / "prepared")
+    preprocess(tmp_path / "graph", tmp_path / "split", cell.preprocessed.spec, [0], tmp_path / "prepared")
 
     def run(folder: Path) -> Path:
         train(tmp_path / "graph", tmp_path / "prepared", cell.specs, {0: cell.id}, folder, mode="fast")

@@ -70,8 +70,8 @@ def test_added_neighbours_stand_behind_their_client_and_change_the_mean(sparse: 
     mended, added = mend(own, np.array([1, 1, 3]), generated)
     assert mended.ptr.tolist() == [0, 5, 8]
     assert added.tolist() == [3, 4, 7]
-    assert mended.given is not None
-    assert mended.given.tolist() == [0, 1, 2, 5, 6]
+    assert mended.original is not None
+    assert mended.original.tolist() == [0, 1, 2, 5, 6]
     assert mended.labels.tolist() == [0, 1, 0, -1, -1, 1, 0, -1]
     assert mended.role.tolist() == [1, 2, 3, 0, 0, 1, 3, 0]
     assert isinstance(mended.features, PartlyDense if sparse else np.ndarray)

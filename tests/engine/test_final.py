@@ -48,7 +48,7 @@ def pyg_logits(graph: Graph, nodes: np.ndarray, parameters: Parameters, client: 
 def test_every_model_is_tested_on_the_whole_graph(tmp_path: Path, method: str, models: int, sparse: bool) -> None:
     case = tiny_case(tmp_path, sparse=sparse)
     result, (_, backbone) = trained(case, method)
-    whole = load_global_test(case.graph_folder, case.prepared_folder(SPEC), SPEC, "whole")
+    whole = load_global_test(case.graph_folder, case.preprocessed_folder(SPEC), SPEC, "whole")
     found = global_test(result, whole, backbone, TASK, 3, logits=True)
     tested = np.unique(case.nodes[case.role == TEST])
     for reading in ("val", "last", "test"):
@@ -63,7 +63,7 @@ def test_every_model_is_tested_on_the_whole_graph(tmp_path: Path, method: str, m
 def test_without_logits_only_classes_are_kept(tmp_path: Path) -> None:
     case = tiny_case(tmp_path)
     result, (_, backbone) = trained(case, "fedavg")
-    whole = load_global_test(case.graph_folder, case.prepared_folder(SPEC), SPEC, "whole")
+    whole = load_global_test(case.graph_folder, case.preprocessed_folder(SPEC), SPEC, "whole")
     assert sorted(global_test(result, whole, backbone, TASK, 3, logits=False)) == [
         "last_global",
         "test_global",

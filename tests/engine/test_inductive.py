@@ -220,11 +220,11 @@ def test_fedsage_plus_mends_both_graphs(tiny: Case) -> None:
     mended, last = found[0].federation, found[1]
     assert last is None
     assert mended.scored is result.graphs["last"]
-    assert mended.given is not None
-    assert mended.scored.given is not None
-    assert (len(mended.given), len(mended.scored.given)) == (len(federation.labels), len(tiny.nodes))
-    np.testing.assert_array_equal(mended.role[mended.given], federation.role)
-    np.testing.assert_array_equal(mended.scored.role[mended.scored.given], tiny.role)
+    assert mended.original is not None
+    assert mended.scored.original is not None
+    assert (len(mended.original), len(mended.scored.original)) == (len(federation.labels), len(tiny.nodes))
+    np.testing.assert_array_equal(mended.role[mended.original], federation.role)
+    np.testing.assert_array_equal(mended.scored.role[mended.scored.original], tiny.role)
 
 
 def test_a_client_without_a_graph_to_learn_from_gets_no_neighbours(tiny: Case) -> None:
@@ -245,6 +245,6 @@ def test_the_global_test_is_the_same_graph_in_both_settings(tiny: Case) -> None:
     found = []
     for setting in ({}, {"setting": "inductive"}):
         spec = {"r": 0.5, "hops": 1, "features": "raw", **setting}
-        found.append(load_global_test(tiny.graph_folder, tiny.prepared_folder(spec), spec, "whole"))
+        found.append(load_global_test(tiny.graph_folder, tiny.preprocessed_folder(spec), spec, "whole"))
     assert (made_of(found[0]).operator != made_of(found[1]).operator).nnz == 0
     np.testing.assert_array_equal(found[0].role, found[1].role)

@@ -725,7 +725,7 @@ def test_no_layer_is_wider_than_the_memory_limit_counts(tmp_path: Path, name: st
 @pytest.mark.parametrize(("sparse", "propagate"), [(True, True), (False, True), (False, False)])
 def test_no_input_is_written_to(tmp_path: Path, sparse: bool, propagate: bool) -> None:
     federation = tiny_case(tmp_path, sparse=sparse).federation(propagate=propagate)
-    rebuilding = {name for name in registry.names("method") if registry.declaration("method", name).rebuilds}
+    rebuilding = {name for name in registry.names("method") if registry.declaration("method", name).changes_graph}
     methods = set(registry.names("method")) - {"global"} - (rebuilding if made_of(federation).hops else set())
     parts = [federation.labels, federation.ptr, federation.role]
     for matrix in (

@@ -299,7 +299,7 @@ def test_identity_features_are_an_embedding_table(tmp_path: Path) -> None:
     """X W of one-hot ids is W's row of the node, in all clients the same one."""
     case = tiny_case(tmp_path, sizes=(13, 10))
     spec = {"r": 0.5, "hops": 1, "features": "identity"}
-    federation = load_federation(case.graph_folder, case.prepared_folder(spec), spec)
+    federation = load_federation(case.graph_folder, case.preprocessed_folder(spec), spec)
     assert federation.num_features == case.graph.num_nodes
     x: Any = federation.features
     np.testing.assert_array_equal(x.indices, case.nodes)

@@ -240,7 +240,7 @@ def test_evaluation_draws_for_all_nodes_the_same_at_every_call(
 
 def test_evaluation_leaves_out_rows_that_a_method_added(federation: Federation) -> None:
     given = np.array([0, 4, 5, 25])
-    (batch,) = evaluated(replace(federation, given=given))
+    (batch,) = evaluated(replace(federation, original=given))
     assert batch.targets.tolist() == given.tolist()
     assert batch.clients.tolist() == [0, 2]
 

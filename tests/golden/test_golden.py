@@ -189,7 +189,7 @@ def measure(cell: Cell, root: Path) -> dict[str, Any]:
     folders = {stage: (root / cell.folder(stage)).parent for stage in ("split", "preprocess", "train", "evaluate")}
     download(cell.dataset.spec, graph)
     split(graph, cell.partition.spec, [0], folders["split"])
-    preprocess(graph, folders["split"], cell.prepared.spec, [0], folders["preprocess"])
+    preprocess(graph, folders["split"], cell.preprocessed.spec, [0], folders["preprocess"])
     specs = {part: getattr(cell, part).spec for part in ("dataset", "partition", "prepared", "method")}
     train(graph, folders["preprocess"], specs, {0: cell.id}, folders["train"], device="cpu")
     evaluate(folders["train"], folders["split"], graph, [0], folders["evaluate"])

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fglbench.runtime.devices import VARIABLE, CardError, claimed_card, given_by_scheduler, list_cards
+from fglbench.runtime.devices import VARIABLE, DeviceError, claimed_device, given_by_scheduler, list_devices
 
 JOB = """
 import os, sys, time
 from pathlib import Path
-from fglbench.runtime.devices import claimed_card
-with claimed_card("auto", int(sys.argv[2]), Path(sys.argv[1])) as card:
+from fglbench.runtime.devices import claimed_device
+with claimed_device("auto", int(sys.argv[2]), Path(sys.argv[1])) as card:
     assert "torch" not in sys.modules
     began = time.time()
     time.sleep(float(sys.argv[3]))
@@ -44,18 +44,18 @@ def start(locks: Path, per_card: int, seconds: float) -> subprocess.Popen[str]:
 
 
 def test_cards_are_listed_and_restricted(two_cards, monkeypatch):
-    assert list_cards() == ["GPU-a", "GPU-b"]
-    assert list_cards({VARIABLE: "1"}) == ["GPU-b"]
-    assert list_cards({VARIABLE: "GPU-b,0"}) == ["GPU-b", "GPU-a"]
-    assert list_cards({VARIABLE: ""}) == []
-    assert list_cards({VARIABLE: "0,-1,1"}) == ["GPU-a"]  # CUDA stops there
-    assert list_cards({VARIABLE: "GPU-"}) == []  # which of the two is not said
-    assert list_cards({VARIABLE: "MIG-1,GPU-b"}) == ["MIG-1", "GPU-b"]
+    assert list_devices() == ["GPU-a", "GPU-b"]
+    assert list_devices({VARIABLE: "1"}) == ["GPU-b"]
+    assert list_devices({VARIABLE: "GPU-b,0"}) == ["GPU-b", "GPU-a"]
+    assert list_devices({VARIABLE: ""}) == []
+    assert list_devices({VARIABLE: "0,-1,1"}) == ["GPU-a"]  # CUDA stops there
+    assert list_devices({VARIABLE: "GPU-"}) == []  # which of the two is not said
+    assert list_devices({VARIABLE: "MIG-1,GPU-b"}) == ["MIG-1", "GPU-b"]
     program = two_cards.parent / "bin" / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'No devices were found'\necho '0, GPU-a'\n")
-    assert list_cards() == ["GPU-a"]
+    assert list_devices() == ["GPU-a"]
     monkeypatch.setenv("PATH", "/nowhere")
-    assert list_cards() == []
+    assert list_devices() == []
 
 
 @pytest.mark.parametrize(("per_card", "jobs"), [(1, 5), (2, 7)])
@@ -92,7 +92,7 @@ def test_a_schedulers_choice_is_left_alone(two_cards, monkeypatch):
     monkeypatch.setenv(VARIABLE, "7")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert given_by_scheduler()
-    with claimed_card("cuda", folder=two_cards) as card:
+    with claimed_device("cuda", folder=two_cards) as card:
         assert card is None
         assert os.environ[VARIABLE] == "7"
     assert not two_cards.exists()
@@ -117,14 +117,14 @@ def test_locks_are_where_all_jobs_of_a_machine_look(two_cards, monkeypatch):
 
 
 def test_cpu_sees_no_card(two_cards):
-    with claimed_card("cpu", folder=two_cards) as card:
+    with claimed_device("cpu", folder=two_cards) as card:
         assert card is None
         assert os.environ[VARIABLE] == ""
 
 
 def test_without_a_card_auto_goes_on_and_cuda_says_what_to_do(two_cards, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with claimed_card("auto", folder=two_cards) as card:
+    with claimed_device("auto", folder=two_cards) as card:
         assert card is None
-    with pytest.raises(CardError, match="Set device: auto or cpu"), claimed_card("cuda", folder=two_cards):
+    with pytest.raises(DeviceError, match="Set device: auto or cpu"), claimed_device("cuda", folder=two_cards):
         pass

@@ -57,7 +57,7 @@ class Results:
         elif stage == "split":
             split(graph, self.cell.partition.spec, [0], folders["split"])
         elif stage == "preprocess":
-            preprocess(graph, folders["split"], self.cell.prepared.spec, [0], folders["preprocess"])
+            preprocess(graph, folders["split"], self.cell.preprocessed.spec, [0], folders["preprocess"])
         elif stage == "train":
             train(graph, folders["preprocess"], self.cell.specs, {0: self.cell.id}, folders["train"], device="cpu")
         elif stage == "evaluate":
@@ -147,12 +147,12 @@ def test_graphs_and_federations_of_older_versions_are_checked_by_what_they_have(
     record = (results.folder("train") / "run.json").read_bytes()
     for stage in STAGES:
         results.run(stage)
-    load_federation(results.folder("download"), prepared.parent, results.cell.prepared.spec)
+    load_federation(results.folder("download"), prepared.parent, results.cell.preprocessed.spec)
     assert (results.folder("train") / "run.json").read_bytes() == record  # nothing was trained again
 
     alter_arrays(prepared, "labels")
     with pytest.raises(StorageError, match=r"federation\.npz does not match its checksum in .*seeds-0\.json"):
-        load_federation(results.folder("download"), prepared.parent, results.cell.prepared.spec)
+        load_federation(results.folder("download"), prepared.parent, results.cell.preprocessed.spec)
     alter_arrays(card.with_name("graph.npz"), "labels")
     with pytest.raises(StorageError, match=r"graph\.npz does not match its checksum in .*graph\.json"):
         load_graph(card.parent)

@@ -18,7 +18,7 @@ from fglbench.datasets import catalogue
 from fglbench.reporting.reference import COLUMNS, load_reference
 from fglbench.settings import SamplerSettings
 from fglbench.storage import read_npz
-from fglbench.workflow import plan
+from fglbench.workflow import studies
 from fglbench.workflow.plan import Plan
 from fglbench.workflow.single import run_cell
 
@@ -116,7 +116,7 @@ def test_the_study_of_the_page_is_sound_and_every_printed_number_is_for_one_of_i
 def test_the_page_of_studies_names_all_reserved_names_and_columns() -> None:
     page = PAGE.with_name("adding-a-study.md").read_text(encoding="utf-8")
     (named,) = re.findall(r"is none of (.*?), which are", page, re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", named)) == plan.RESERVED
+    assert set(re.findall(r"`(\w+)`", named)) == studies.RESERVED
     (table,) = re.findall(r"\| column \| holds \|\n(.*?)\n\n", page, re.DOTALL)
     described = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert described == list(COLUMNS)

@@ -81,8 +81,8 @@ def test_whatever_decides_a_number_is_another_cell_at_another_path(changes):
 
 
 def test_nothing_is_propagated_ahead_for_a_method_that_changes_graphs():
-    kept, rebuilt = only_cell(methods=["fedsage"]).prepared, only_cell(methods=["fedgl"]).prepared
-    assert kept == only_cell().prepared
+    kept, rebuilt = only_cell(methods=["fedsage"]).preprocessed, only_cell(methods=["fedgl"]).preprocessed
+    assert kept == only_cell().preprocessed
     assert rebuilt.spec == {**kept.spec, "propagate": False}
     assert rebuilt.slug != kept.slug
 
@@ -90,10 +90,10 @@ def test_nothing_is_propagated_ahead_for_a_method_that_changes_graphs():
 def test_the_transductive_setting_is_named_in_no_cell():
     """It was there before the other one, and its cells keep their identity."""
     assert only_cell(protocol={"setting": "transductive"}).id == only_cell().id
-    assert "setting" not in only_cell().prepared.spec
+    assert "setting" not in only_cell().preprocessed.spec
     inductive = only_cell(protocol={"setting": "inductive"})
-    assert inductive.prepared.spec == {**only_cell().prepared.spec, "setting": "inductive"}
-    assert "-inductive-" in inductive.prepared.slug
+    assert inductive.preprocessed.spec == {**only_cell().preprocessed.spec, "setting": "inductive"}
+    assert "-inductive-" in inductive.preprocessed.slug
     assert inductive.partition == only_cell().partition
 
 
@@ -130,7 +130,7 @@ def test_a_dataset_may_have_a_task_of_its_own():
     assert links.method.spec["task"]["name"] == "link-prediction"
     assert nodes.partition.slug != links.partition.slug
     assert nodes.dataset == links.dataset
-    assert nodes.prepared == links.prepared
+    assert nodes.preprocessed == links.preprocessed
 
 
 def test_the_reading_shown_changes_no_cell():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from raw_files import NODES, Content, announce, content, write_graphsaint, write_ogb
 
-from fglbench.datasets import catalogue, room
+from fglbench.datasets import catalogue
+from fglbench.datasets import requirements as room
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import canonical_edges
 from fglbench.errors import DataError, ResourceError
@@ -165,7 +166,7 @@ def test_the_card_is_the_printed_one(name: str) -> None:
 
 
 def test_the_estimates_are_of_the_right_size() -> None:
-    found = {name: room.room_for(catalogue.get(name)) for name in NAMES}
+    found = {name: room.requirements_of(catalogue.get(name)) for name in NAMES}
     gigabytes = {name: each.memory / 1e9 for name, each in found.items() if each}
     assert max(gigabytes["flickr"], gigabytes["arxiv"]) < 1 < gigabytes["reddit"] < 4 < gigabytes["products"] < 16
     assert 200 < gigabytes["papers100m"] < 400
@@ -173,7 +174,7 @@ def test_the_estimates_are_of_the_right_size() -> None:
     assert papers is not None
     assert papers.temporary > 1.4e11
     assert papers.stored > 1e11
-    assert room.room_for(catalogue.get("cora")) is None
+    assert room.requirements_of(catalogue.get("cora")) is None
 
 
 def test_memory_that_does_not_suffice_is_known_before_any_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -136,10 +136,10 @@ def test_a_training_job_that_failed_has_another_attempt_unless_failures_are_kept
 ) -> None:
     monkeypatch.chdir(tmp_path)
     plan = Plan({**VALUES, **changes}, "my.yaml", studies)
-    job = SimpleNamespace(dataset="karate", partition="p", method=next(iter(plan._methods)), seeds="0")
+    job = SimpleNamespace(dataset="karate", partition="p", method=plan.studies["grid"].cells[0].method.slug, seeds="0")
     output = Path(f"results/train/karate/p/{job.method}/seeds-0.json")
     note(output, 2, {"seed 0": "a bug"})
-    plan.prepared_file(job)
+    plan.preprocessed_file(job)
     note(output, 8, {"seed 0": "a bug of this very run"})
     assert plan.attempt(job) == number
     assert plan.retried == (not changes)

@@ -10,7 +10,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from fglbench import registry
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import DataError
-from fglbench.federation.propagation import normalised, pays, propagated_features
+from fglbench.federation.propagation import normalised, propagated_features, worth_propagating
 from fglbench.records.federation import FILE, split_of
 from fglbench.records.graph import save_graph
 from fglbench.settings import Propagation
@@ -88,23 +88,23 @@ def test_sparse_features_are_filled_up_where_they_have_few_columns_and_the_hops_
         sp.csr_matrix((np.ones(5000), np.tile(np.arange(5), 1000), np.arange(0, 5001, 5)), shape=(1000, columns))
         for columns in (100, 1000)
     )
-    assert pays(narrow.toarray(), operator, 200, Propagation(hops=1))
-    assert pays(narrow, operator, 200, Propagation(hops=2))  # 200 x 100 filled entries against 4 x (5000 + 2 x 1000)
-    assert not pays(narrow, operator, 200, Propagation(hops=1))
-    assert not pays(narrow, operator, 300, Propagation(hops=2))
-    assert not pays(wide, operator, 200, Propagation(hops=2))
-    assert pays(wide, operator, 10, Propagation(hops=2, combine="each"))
-    assert not pays(wide, operator, 10, Propagation(hops=2, combine="each", fill=False))
-    assert pays(narrow.toarray(), operator, 200, Propagation(hops=2, fill=False))
+    assert worth_propagating(narrow.toarray(), operator, 200, Propagation(hops=1))
+    assert worth_propagating(narrow, operator, 200, Propagation(hops=2))
+    assert not worth_propagating(narrow, operator, 200, Propagation(hops=1))
+    assert not worth_propagating(narrow, operator, 300, Propagation(hops=2))
+    assert not worth_propagating(wide, operator, 200, Propagation(hops=2))
+    assert worth_propagating(wide, operator, 10, Propagation(hops=2, combine="each"))
+    assert not worth_propagating(wide, operator, 10, Propagation(hops=2, combine="each", fill=False))
+    assert worth_propagating(narrow.toarray(), operator, 200, Propagation(hops=2, fill=False))
     huge = sp.csr_matrix((1000, 200_000), dtype=np.float32)
-    assert not pays(huge, operator, 0, Propagation(hops=2, combine="each"))  # 1.6 GB
+    assert not worth_propagating(huge, operator, 0, Propagation(hops=2, combine="each"))  # 1.6 GB
 
 
 def test_gamlp_with_many_hops_leaves_sparse_features_as_they_are():
     settings = registry.declaration("backbone", "gamlp").settings
     operator = sp.identity(1000, dtype=np.float32, format="csr")
     features = sp.csr_matrix(np.ones((1000, 2)))
-    filled = {hops: pays(features, operator, 10, settings(hops=hops).propagation()) for hops in (4, 5)}
+    filled = {hops: worth_propagating(features, operator, 10, settings(hops=hops).propagation()) for hops in (4, 5)}
     assert filled == {4: True, 5: False}
 
 
@@ -128,7 +128,7 @@ def test_a_federation_file_follows_its_split(tiny_graph, tmp_path):
     split(tmp_path / "graph", spec, [0], tmp_path / "split")
     preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")
     target = tmp_path / "out" / "seed0" / FILE
-    assert split_of(target) == read_json(tmp_path / "split" / "seed0" / "card.json")["sha256"]
+    assert split_of(target.parent) == read_json(tmp_path / "split" / "seed0" / "card.json")["sha256"]
     before = target.stat().st_mtime_ns
     preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")
     assert target.stat().st_mtime_ns == before

@@ -75,7 +75,7 @@ class Job:
         self.folder = first.folder("train")
         self.arguments: dict[str, Any] = {
             "graph_folder": first.folder("download"),
-            "prepared_folder": first.folder("preprocess"),
+            "preprocessed_folder": first.folder("preprocess"),
             "specs": first.cell.specs,
             "cells": {single.cell.seed: single.cell.id for single in singles},
             "folder": self.folder,

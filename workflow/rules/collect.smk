@@ -4,7 +4,7 @@
 rule collect_study:
     input:
         evaluated=lambda wildcards: PLAN.evaluated(wanted(wildcards.study)),
-        archived=lambda wildcards: PLAN.reused_files(wildcards.study),
+        archived=lambda wildcards: PLAN.availability.reused_files(wildcards.study),
     output:
         runs=f"{RESULTS}/studies/{{study}}/runs.parquet",
         curves=f"{RESULTS}/studies/{{study}}/curves.parquet",
@@ -28,8 +28,8 @@ rule collect_study:
         study=lambda wildcards: PLAN.studies[wildcards.study].study.model_dump(mode="json"),
         results=lambda wildcards, input: RESULTS,
         components=lambda wildcards, input: PLAN.components,
-        not_run=lambda wildcards: PLAN.not_run(wildcards.study),
-        reused=lambda wildcards: PLAN.reused(wildcards.study),
+        not_run=lambda wildcards: PLAN.availability.not_run(wildcards.study),
+        reused=lambda wildcards: PLAN.availability.reused(wildcards.study),
     message:
         "collect study {wildcards.study}"
     script:

@@ -13,6 +13,7 @@ from fglbench.config.identity import COLLECT_VERSION, REPORT_VERSION, TRACK_VERS
 from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.config.load import typed
 from fglbench.workflow.plan import Plan
+from fglbench.workflow.resources import download_mb, download_min
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.records.study import FRAMES
@@ -58,7 +59,7 @@ STUDY_SPECS = {study: expansion.study.model_dump() for study, expansion in PLAN.
 wildcard_constraints:
     dataset=r"[a-z0-9.+-]+",
     partition=r"[a-z0-9.+-]+",
-    prepared=r"[a-z0-9.+-]+",
+    preprocessed=r"[a-z0-9.+-]+",
     method=r"[a-z0-9.+-]+",
     seeds=r"[0-9+-]+",
     search=r"[a-z0-9.+-]+",
@@ -113,7 +114,7 @@ def failures():
 def wanted(study):
     """The study, once what cannot be run of it is said."""
     if workflow.is_main_process:
-        for line in (f"not run: {slug}: {reason}" for slug, reason in PLAN.not_run(study).items()):
+        for line in (f"not run: {slug}: {reason}" for slug, reason in PLAN.availability.not_run(study).items()):
             if line not in SAID:
                 logger.warning(line)
                 SAID.add(line)

@@ -13,11 +13,11 @@ rule download_dataset:
         CONDA
     threads: 1
     resources:
-        mem_mb=grows(PLAN.download_mb),
-        runtime=grows(PLAN.download_min),
+        mem_mb=grows(lambda wildcards: download_mb(PLAN.index.dataset(wildcards)["name"])),
+        runtime=grows(lambda wildcards: download_min(PLAN.index.dataset(wildcards)["name"])),
     # What only says where to look is derived for Snakemake, so that a change of it makes nothing anew.
     params:
-        dataset=PLAN.dataset,
+        dataset=PLAN.index.dataset,
         mirror=lambda wildcards, input: PLAN.mirror,
         components=lambda wildcards, input: PLAN.components,
         trust=lambda wildcards, input: PLAN.trust,

@@ -7,11 +7,11 @@ rule preprocess_partition:
         card=f"{RESULTS}/download/{{dataset}}/graph.json",
         split=f"{RESULTS}/split/{{dataset}}/{{partition}}/seeds-{{seeds}}.json",
     output:
-        f"{RESULTS}/preprocess/{{dataset}}/{{partition}}/{{prepared}}/seeds-{{seeds}}.json",
+        f"{RESULTS}/preprocess/{{dataset}}/{{partition}}/{{preprocessed}}/seeds-{{seeds}}.json",
     log:
-        f"{LOGS}/preprocess/{{dataset}}/{{partition}}/{{prepared}}/seeds-{{seeds}}.log",
+        f"{LOGS}/preprocess/{{dataset}}/{{partition}}/{{preprocessed}}/seeds-{{seeds}}.log",
     benchmark:
-        f"{BENCHMARKS}/preprocess/{{dataset}}/{{partition}}/{{prepared}}/seeds-{{seeds}}.tsv"
+        f"{BENCHMARKS}/preprocess/{{dataset}}/{{partition}}/{{preprocessed}}/seeds-{{seeds}}.tsv"
     conda:
         CONDA
     threads: 1
@@ -19,7 +19,7 @@ rule preprocess_partition:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        prepared=PLAN.prepared,
+        preprocessed=PLAN.index.preprocessed,
     message:
         "preprocess {wildcards.dataset} {wildcards.partition} seeds {wildcards.seeds}"
     script:

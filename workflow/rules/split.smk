@@ -18,8 +18,8 @@ rule split_dataset:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        partition=PLAN.partition,
-        file=PLAN.partition_file,
+        partition=PLAN.index.partition,
+        file=PLAN.index.partition_file,
         components=lambda wildcards, input: PLAN.components,
         trust=lambda wildcards, input: PLAN.trust,
     message:

@@ -4,7 +4,7 @@
 rule train_cell:
     input:
         graph=f"{RESULTS}/download/{{dataset}}/graph.npz",
-        prepared=PLAN.prepared_file,
+        preprocessed=PLAN.preprocessed_file,
     output:
         f"{RESULTS}/train/{{dataset}}/{{partition}}/{{method}}/seeds-{{seeds}}.json",
     log:
@@ -19,8 +19,8 @@ rule train_cell:
         mem_mb=grows(PLAN.config.jobs.train_mem_mb),
         runtime=grows(PLAN.config.jobs.train_runtime_min),
     params:
-        specs=PLAN.specs,
-        cells=PLAN.cells,
+        specs=PLAN.index.specs,
+        cells=PLAN.index.cells,
         attempt=PLAN.attempt,
         options=dict(
             device=PLAN.config.device,

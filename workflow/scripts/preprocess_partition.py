@@ -12,5 +12,5 @@ with logged(snakemake.log[0]):
     seeds = [seed for seed in seeds_of(snakemake.wildcards.seeds) if seed not in refused]
     folder = Path(snakemake.output[0]).parent
     graph, split = Path(snakemake.input.graph).parent, Path(snakemake.input.split).parent
-    preprocess(graph, split, snakemake.params.prepared, seeds, folder)
+    preprocess(graph, split, snakemake.params.preprocessed, seeds, folder)
     finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / FILE for seed in seeds], refused)

@@ -12,13 +12,13 @@ from fglbench.stages.supervise import train_supervised
 with logged(snakemake.log[0]) as say:
     output, attempt = Path(snakemake.output[0]), snakemake.params.attempt
     folder = output.parent
-    refused = not_run_seeds(Path(snakemake.input.prepared))
+    refused = not_run_seeds(Path(snakemake.input.preprocessed))
     use_folders([Path(path) for path in snakemake.params.components])
     specs = {part: snakemake.params.specs[part] for part in ("dataset", "partition", "prepared", "method")}
     cells = {seed: cell for seed, cell in snakemake.params.cells.items() if seed not in refused}
     train_supervised(
         Path(snakemake.input.graph).parent,
-        Path(snakemake.input.prepared).parent,
+        Path(snakemake.input.preprocessed).parent,
         specs,
         cells,
         folder,

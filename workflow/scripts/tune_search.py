@@ -6,13 +6,13 @@ from fglbench.config.schema import Study
 from fglbench.config.searches import plan_searches
 from fglbench.config.tuned import shipped_searches
 from fglbench.registry import use_folders
-from fglbench.runtime.devices import claimed_card
+from fglbench.runtime.devices import claimed_device
 from fglbench.runtime.processes import limit_memory
 from fglbench.stages import failures
 from fglbench.stages.job import logged
 from fglbench.tuning.search import run_search
 
-with logged(snakemake.log[0]), claimed_card(snakemake.params.device, snakemake.params.jobs_per_card):
+with logged(snakemake.log[0]), claimed_device(snakemake.params.device, snakemake.params.jobs_per_card):
     use_folders([Path(folder) for folder in snakemake.params.components])
     study = Study.model_validate(snakemake.params.study)
     (search,) = (search for search in plan_searches(study) if search.slug == snakemake.wildcards.search)

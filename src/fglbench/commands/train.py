@@ -121,14 +121,14 @@ def _given(args: argparse.Namespace, names: dict[str, Any]) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> int:
     """Runs the cell; exit status 1 where its outcome is not ok."""
     from fglbench.config.schema import Training
-    from fglbench.runtime.devices import claimed_card
+    from fglbench.runtime.devices import claimed_device
     from fglbench.storage import check_writable
     from fglbench.workflow.single import run_cell, terminal_progress
 
     check_writable(Path(args.results))
     values = values_of(args)
     rounds = values["training"].get("rounds", Training().rounds)
-    with claimed_card(args.device):
+    with claimed_device(args.device):
         done = run_cell(
             values,
             Path(args.results),

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
     from fglbench.config.tuned import shipped_searches
-    from fglbench.runtime.devices import claimed_card
+    from fglbench.runtime.devices import claimed_device
     from fglbench.storage import check_writable
 
     components.use_folders(args.components)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     folder = results / "tune" / path.stem
     folder.mkdir(parents=True, exist_ok=True)
     values = {"device": args.device, "mode": args.mode, "data": {"mirror": args.mirror}}
-    with claimed_card(args.device):
+    with claimed_device(args.device):
         shipped = shipped_searches(study, path.parent)
         retry = args.failures == "retry"
         trials = args.trials or study.tune.trials

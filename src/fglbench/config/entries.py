@@ -81,7 +81,7 @@ def _aggregates(method: str) -> bool:
         return False
     alone = issubclass(declared.settings, AggregatedSettings) or declared.constants.get("CENTRALISED", False)
     alone = alone or not declared.constants.get("AGGREGATES", True)
-    return not alone and not (declared.rebuilds or declared.hooks & {"prepare", "phases", "finish"})
+    return not alone and not (declared.changes_graph or declared.hooks & {"prepare", "phases", "finish"})
 
 
 def labels(entries: list[Entry]) -> list[str]:
@@ -111,7 +111,7 @@ def _qualified_name(entry: Entry) -> str:
     return f"{entry.name} ({entry.settings.get(setting, declared.settings.model_fields[setting].default)})"
 
 
-def chosen(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str, Entry]]:
+def selected(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str, Entry]]:
     """(label, entry) of the entries that are wanted, in their own order; of all where that is None.
 
     A label means its entry alone; a name that is no label means every entry of that name.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fglbench import registry
-from fglbench.config.entries import aggregation_entry, chosen, component_settings, labels, sampler_entry, seed_list
+from fglbench.config.entries import aggregation_entry, component_settings, labels, sampler_entry, seed_list, selected
 from fglbench.config.identity import (
     ENGINE_VERSION,
     OVERLAPPING_SPLIT_VERSION,
@@ -120,26 +120,26 @@ def expand(study: Study) -> Expansion:
 
 def _expand(study: Study, grid: Grid) -> Iterable[Placement]:
     seeds = seed_list(study.seeds if grid.seeds is None else grid.seeds)
-    schemes = chosen(study.partitions, grid.partitions)
+    schemes = selected(study.partitions, grid.partitions)
     clients_kept = [clients for clients in study.clients if grid.clients is None or clients in grid.clients]
-    backbones, methods = chosen(study.backbones, grid.backbones), chosen(study.methods, grid.methods)
+    backbones, methods = selected(study.backbones, grid.backbones), selected(study.methods, grid.methods)
     central = {label: _centralised(entry) for label, entry in methods}
-    for dataset, dataset_entry in chosen(study.datasets, grid.datasets):
+    for dataset, dataset_entry in selected(study.datasets, grid.datasets):
         dataset_spec, protocol = dataset_part(dataset_entry), merged_protocol(study, dataset_entry)
         whole = partition_part(dataset_spec, Entry(name="whole"), 1, protocol)
         parts: dict[int, list[tuple[str, str, str, Part, Part]]] = {clients: [] for clients in clients_kept}
         for clients, backbone, method in product(clients_kept, backbones, methods):
             at = Combination((dataset, dataset_entry), backbone, method, clients)
             training, (model, federated) = merged_training(study, grid, at), merged_entries(study, at)
-            prepared = prepared_part(model, federated, training, protocol)
+            preprocessed = preprocessed_part(model, federated, training, protocol)
             trained = method_part(federated, model, training, protocol)
-            parts[clients].append((backbone[0], method[0], federated.name, prepared, trained))
+            parts[clients].append((backbone[0], method[0], federated.name, preprocessed, trained))
         for (scheme, scheme_entry), clients in product(schemes, clients_kept):
             part = partition_part(dataset_spec, scheme_entry, clients, protocol)
-            for backbone_label, label, name, prepared, trained in parts[clients]:
+            for backbone_label, label, name, preprocessed, trained in parts[clients]:
                 partition = whole if central[label] else part
                 for seed in seeds:
-                    cell = Cell(dataset_spec, partition, prepared, trained, seed)
+                    cell = Cell(dataset_spec, partition, preprocessed, trained, seed)
                     yield Placement(dataset, scheme, clients, name, backbone_label, label, cell)
 
 
@@ -199,10 +199,10 @@ def _backbone_settings(entry: Entry, training: Training) -> Any:
     return component_settings("backbone", entry, {"hidden": training.hidden, "dropout": training.dropout})
 
 
-def prepared_part(backbone: Entry, method: Entry, training: Training, protocol: Protocol) -> Part:
+def preprocessed_part(backbone: Entry, method: Entry, training: Training, protocol: Protocol) -> Part:
     """What preprocessing makes: shared by all backbones that need the same, and by all methods that keep the graphs."""
     needs = _backbone_settings(backbone, training).propagation().spec()
-    if registry.declaration("method", method.name).rebuilds:
+    if registry.declaration("method", method.name).changes_graph:
         needs["propagate"] = False
     label = f"{protocol.features}-hops{needs['hops']}"
     spec = {**needs, "features": protocol.features, "version": PREPROCESS_VERSION}
@@ -250,7 +250,7 @@ def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Pro
         **versions,
         "settings": resolved,
         "backbone": _backbone_spec(backbone, training),
-        "prepared": prepared_part(backbone, entry, training, protocol).spec,
+        "prepared": preprocessed_part(backbone, entry, training, protocol).spec,
         "training": training.model_dump(exclude={"hidden", "dropout"}, exclude_none=True),
         "evaluate": protocol.evaluate,
         "mean": protocol.mean,

@@ -55,14 +55,14 @@ class Cell:
     Attributes:
         dataset: name, version, settings.
         partition: scheme, version, settings, clients, split.
-        prepared: what preprocessing makes for the backbone.
+        preprocessed: what preprocessing makes for the backbone.
         method: method, backbone, training, evaluation.
         seed: the cell's seed.
     """
 
     dataset: Part
     partition: Part
-    prepared: Part
+    preprocessed: Part
     method: Part
     seed: int
 
@@ -77,13 +77,13 @@ class Cell:
         return {
             "dataset": self.dataset.spec,
             "partition": self.partition.spec,
-            "prepared": self.prepared.spec,
+            "prepared": self.preprocessed.spec,
             "method": self.method.spec,
         }
 
     def folder(self, stage: str) -> str:
         """The cell's folder below `results/`, for a stage of split, preprocess, train and evaluate."""
-        last = {"split": "", "preprocess": f"{self.prepared.slug}/"}.get(stage, f"{self.method.slug}/")
+        last = {"split": "", "preprocess": f"{self.preprocessed.slug}/"}.get(stage, f"{self.method.slug}/")
         return f"{stage}/{self.dataset.slug}/{self.partition.slug}/{last}seed{self.seed}"
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from fglbench import registry
-from fglbench.config.entries import chosen, with_settings
+from fglbench.config.entries import selected, with_settings
 from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Study, Training
 
 
@@ -29,11 +29,11 @@ class Combination:
 Selecting = TypeVar("Selecting", Override, Search)
 
 
-def applying(study: Study, overrides: Sequence[Selecting], at: Combination) -> list[Selecting]:
+def matching(study: Study, overrides: Sequence[Selecting], at: Combination) -> list[Selecting]:
     """Of some overrides or searches of a study those that are for a combination, in their order."""
 
     def is_for(entries: list[Entry], wanted: Sequence[str] | None, entry: tuple[str, Entry]) -> bool:
-        return wanted is None or entry[0] in (label for label, _ in chosen(entries, wanted))
+        return wanted is None or entry[0] in (label for label, _ in selected(entries, wanted))
 
     return [
         override
@@ -46,7 +46,7 @@ def applying(study: Study, overrides: Sequence[Selecting], at: Combination) -> l
 
 def overrides_at(study: Study, at: Combination) -> list[Override]:
     """The overrides of a study that are for a combination, in their order."""
-    found = applying(study, study.overrides, at)
+    found = matching(study, study.overrides, at)
     return [override for override in found if override.clients is None or at.clients in override.clients]
 
 
@@ -81,7 +81,7 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
 def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> dict[str, list[str]]:
     """By task the labels of the datasets that have it, of some, by label or name, or of all, in the study's order."""
     found: dict[str, list[str]] = {}
-    for label, entry in chosen(study.datasets, datasets):
+    for label, entry in selected(study.datasets, datasets):
         found.setdefault(merged_protocol(study, entry).task.name, []).append(label)
     return found
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from fglbench.config.entries import chosen
+from fglbench.config.entries import selected
 from fglbench.config.expand import expand
 from fglbench.config.identity import slug
-from fglbench.config.merge import Combination, applying, grids_of, overrides_at, tasks_shown
+from fglbench.config.merge import Combination, grids_of, matching, overrides_at, tasks_shown
 from fglbench.config.schema import PARTS, Entry, Grid, Override, Range, Study, Tune
 from fglbench.tasks import selecting_metric
 
@@ -64,7 +64,7 @@ def plan_searches(study: Study) -> list[SearchPlan]:
         if not _schemes(study, grid) or (grid.clients is not None and tune.clients not in grid.clients):
             continue
         axes = ((study.datasets, grid.datasets), (study.backbones, grid.backbones), (study.methods, grid.methods))
-        for dataset, backbone, method in product(*(chosen(entries, wanted) for entries, wanted in axes)):
+        for dataset, backbone, method in product(*(selected(entries, wanted) for entries, wanted in axes)):
             at = Combination(dataset, backbone, method, tune.clients)
             space = _space(study, tune, at)
             key = (dataset[0], backbone[0], method[0])
@@ -75,8 +75,8 @@ def plan_searches(study: Study) -> list[SearchPlan]:
 
 def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
     """Those of a grid that the searches are for."""
-    wanted = chosen(study.partitions, [study.tune.partition] if study.tune else [])
-    return [scheme for scheme in chosen(study.partitions, grid.partitions) if scheme in wanted]
+    wanted = selected(study.partitions, [study.tune.partition] if study.tune else [])
+    return [scheme for scheme in selected(study.partitions, grid.partitions) if scheme in wanted]
 
 
 def _space(study: Study, tune: Tune, at: Combination) -> Space:
@@ -85,7 +85,7 @@ def _space(study: Study, tune: Tune, at: Combination) -> Space:
     own["backbone_settings"] = {**at.backbone[1].settings, **at.method[1].training}
     return {
         f"{part}.{name}": values
-        for search in applying(study, tune.searches, at)
+        for search in matching(study, tune.searches, at)
         for part in PARTS
         for name, values in getattr(search, part).items()
         if name not in own[part]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from fglbench.datasets.room import lacking_memory
+from fglbench.datasets.requirements import lacking_memory
 from fglbench.datasets.spec import DatasetSpec
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from fglbench.datasets.base import Graph
-from fglbench.datasets.room import room_for
+from fglbench.datasets.requirements import requirements_of
 from fglbench.datasets.spec import Counts, DatasetSpec
 
 
@@ -104,7 +104,7 @@ def format_row(spec: DatasetSpec, counts: Counts) -> str:
         spec: the row.
         counts: its counts, under the settings that it has.
     """
-    room = room_for(spec)
+    room = requirements_of(spec)
     origin = spec.url if isinstance(spec.url, str) else ", ".join(spec.url.values())
     lines = [
         (

@@ -9,7 +9,7 @@ from typing import Any
 
 from fglbench import registry
 from fglbench.datasets.own_spec import own_spec
-from fglbench.datasets.pins import RAW_FILES
+from fglbench.datasets.raw_checksums import RAW_FILES
 from fglbench.datasets.spec import Announced, Counts, DatasetSpec, SbmSettings
 from fglbench.errors import ComponentError, DataError, suggest
 

@@ -60,10 +60,10 @@ class Evaluator:
             whole = self._task.predicts_pairs
             yield from evaluation_samples(federation, sampler, clients, self._seed, self._device, whole)
             return
-        given = federation.given
-        if given is not None:
-            given = given[np.isin(federation.client_of[given], clients)]
-        yield backbone.batch(federation, clients, given, device=self._device)
+        original = federation.original
+        if original is not None:
+            original = original[np.isin(federation.client_of[original], clients)]
+        yield backbone.batch(federation, clients, original, device=self._device)
 
     def run(self, parameters: Parameters) -> np.ndarray | None:
         """[N, ...] what the task predicts under stacked parameters, or None where an output is not finite."""

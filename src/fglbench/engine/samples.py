@@ -144,8 +144,8 @@ def evaluation_samples(
         device: where batches live.
         whole: whether a client's nodes must be in one batch.
     """
-    given = np.arange(len(federation.labels)) if federation.given is None else federation.given
-    targets = given[np.isin(federation.client_of[given], clients)]
+    original = np.arange(len(federation.labels)) if federation.original is None else federation.original
+    targets = original[np.isin(federation.client_of[original], clients)]
     client_of = federation.client_of[targets]
     clients = np.unique(client_of)
     streams = [numpy_stream(seed, "sampling", "evaluation", client) for client in clients.tolist()]

@@ -27,10 +27,10 @@ class Federation:
         made: answers to requests that preprocessing or a method has made ahead.
         nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
         copy: [N] bool: rows of nodes that another client owns; None where nodes have no owners.
-        given: ascending positions of the rows that are predicted and scored, where a method added others (of role 0);
-            None: all.
+        original: ascending positions of the rows that are predicted and scored, where a method added others, which have
+            role 0; None: all.
         pairs: what is scored where that is links; the edges among them are not in `adjacency`. Positions are those of
-            the `given` rows.
+            the `original` rows.
         evaluated: under the inductive setting, in which this graph lacks the validation and test nodes, the same
             clients' whole graphs; None: this graph is whole.
     """
@@ -44,7 +44,7 @@ class Federation:
     made: Mapping[Propagation, Propagated] = field(default_factory=dict)
     nodes: np.ndarray | None = None
     copy: np.ndarray | None = None
-    given: np.ndarray | None = None
+    original: np.ndarray | None = None
     pairs: Pairs | None = None
     evaluated: "Federation | None" = None
 

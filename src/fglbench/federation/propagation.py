@@ -2,8 +2,8 @@
 
 Dense features are propagated ahead of training, once. Sparse ones would fill up, so the engine propagates their product
 with the weights instead, which is the same by associativity; but for several hops it is faster to fill them up where
-they have few columns (`pays`). A backbone whose hops share their weights is better served without (`fill`): one product
-that is propagated once for each hop, against a product for each hop.
+they have few columns (`worth_propagating`). A backbone whose hops share their weights is better served without
+(`fill`): one product that is propagated once for each hop, against a product for each hop.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,9 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
     return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
 
 
-def pays(features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, request: Propagation) -> bool:
+def worth_propagating(
+    features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, request: Propagation
+) -> bool:
     """Whether features are propagated ahead rather than their product with the weights in every step.
 
     Dense ones always are, and sparse ones never where the backbone asks not to. Else training reads nearly every entry

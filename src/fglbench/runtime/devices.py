@@ -25,11 +25,11 @@ _POLL_S = 0.2
 _LOCKS = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
 
 
-class CardError(FglbenchError):
+class DeviceError(FglbenchError):
     """No card where one was asked for."""
 
 
-def list_cards(environment: Mapping[str, str] = os.environ) -> list[str]:
+def list_devices(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The cards that this process may use, as `CUDA_VISIBLE_DEVICES` names them; asks nvidia-smi, never torch.
 
     A value of `CUDA_VISIBLE_DEVICES` that is set already restricts them, as CUDA reads it: by index or by the beginning
@@ -65,7 +65,7 @@ def given_by_scheduler(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 @contextmanager
-def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None) -> Iterator[str | None]:
+def claimed_device(device: str, jobs_per_card: int = 1, folder: Path | None = None) -> Iterator[str | None]:
     """Claims a card for this process and makes it the only visible one; waits while all are taken.
 
     Args:
@@ -77,20 +77,20 @@ def claimed_card(device: str, jobs_per_card: int = 1, folder: Path | None = None
         The card, or None on CPU or where a scheduler has chosen one.
 
     Raises:
-        CardError: "cuda" without a card.
+        DeviceError: "cuda" without a card.
     """
     if device == "cpu":
         os.environ[VARIABLE] = ""
         yield None
         return
     given = given_by_scheduler()
-    cards = [] if given and "," not in os.environ[VARIABLE] else list_cards()
+    cards = [] if given and "," not in os.environ[VARIABLE] else list_devices()
     if given and len(cards) < 2:
         yield None
         return
     if not cards:
         if device == "cuda":
-            raise CardError(
+            raise DeviceError(
                 f"device: cuda, but no card is visible to this job ({VARIABLE}={os.environ.get(VARIABLE)!r}, and "
                 "nvidia-smi lists none of them). Set device: auto or cpu, or see what nvidia-smi says."
             )

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fglbench import __version__
-from fglbench.config.entries import chosen, component_settings, seed_list
+from fglbench.config.entries import component_settings, seed_list, selected
 from fglbench.config.expand import Expansion, Placement, dataset_part, other_protocols
 from fglbench.config.identity import Cell
 from fglbench.config.merge import grids_of, tasks_shown
@@ -371,7 +371,7 @@ def _sizes(expansion: Expansion, results: Path) -> dict[str, dict[str, int]]:
     """Sizes of every dataset by label: what its download is checked against, or of edges that are only announced what
     the graph has, once it is made."""
     found = {}
-    for label, entry in chosen(expansion.study.datasets, None):
+    for label, entry in selected(expansion.study.datasets, None):
         found[label] = asdict(catalogue.get(entry.name).counts_for(entry.settings))
         if catalogue.get(entry.name).announced is not None:
             del found[label]["edges"]

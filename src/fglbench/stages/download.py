@@ -18,7 +18,7 @@ from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import Graph, content_hash
 from fglbench.datasets.card import data_card
 from fglbench.datasets.fetch import ARCHIVES, fetch
-from fglbench.datasets.room import check_room
+from fglbench.datasets.requirements import check_requirements
 from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
 from fglbench.records.component_files import KEY, Trust, changes, own_file
@@ -68,7 +68,7 @@ def _download(
     spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None, forbidden: str | None
 ) -> dict[str, Any]:
     _remove(folder)
-    check_room(spec, folder, from_mirror=mirror is not None)
+    check_requirements(spec, folder, from_mirror=mirror is not None)
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
         root = Path(temporary)
         origin = _bring(spec, mirror, root, forbidden)

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph
 from fglbench.errors import DataError, PartitionError
-from fglbench.federation.propagation import Propagated, normalised, pays, propagated_features
+from fglbench.federation.propagation import Propagated, normalised, propagated_features, worth_propagating
 from fglbench.partition.links import Pairs
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
@@ -75,9 +75,9 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
                 continue
             graph = graph or load_graph(graph_folder)
             split = load_split(source)
-            arrays = prepared_arrays(graph, split, spec)
+            arrays = federation_arrays(graph, split, spec)
             if spec.get("setting") == "inductive":
-                own = prepared_arrays(graph, training_split(split), spec)
+                own = federation_arrays(graph, training_split(split), spec)
                 arrays |= {f"{TRAINING}{name}": array for name, array in own.items()}
             save_federation(target, arrays, source, graph_folder)
 
@@ -93,7 +93,7 @@ def training_split(split: Split) -> Split:
     return Split(split.nodes[kept], ptr, split.role[kept], copy=copy)
 
 
-def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+def federation_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of one federation: clients, labels, roles, edges, operator, and features that are propagated."""
     if not graph.num_features and spec["features"] != "identity":
         raise DataError("the graph has no features. Set protocol.features: identity, which gives one-hot ids.")
@@ -122,7 +122,7 @@ def prepared_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[st
     rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # a global test and links have no training nodes
     if request.hops and spec.get("propagate", True):
         x = chosen_features(graph.features, spec["features"])
-        if pays(x, operator, rows, request):
+        if worth_propagating(x, operator, rows, request):
             name = "hop_x" if request.combine == "each" else "x"
             arrays[name] = propagated_features(_filled(x[split.nodes]), operator, request)  # no name, so that it can go
     return arrays
@@ -132,15 +132,15 @@ def _filled(x: np.ndarray | sp.csr_matrix) -> np.ndarray:
     return x if isinstance(x, np.ndarray) else x.toarray()
 
 
-def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any]) -> "Federation":
+def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: dict[str, Any]) -> "Federation":
     """The federation of one seed to train on; under the inductive setting with the `evaluated` one to score on.
 
     Args:
         graph_folder: result of download.
-        prepared_folder: the seed's folder of `preprocess`.
+        preprocessed_folder: the seed's folder of `preprocess`.
         spec: as given to `preprocess`.
     """
-    arrays = read_federation(prepared_folder)
+    arrays = read_federation(preprocessed_folder)
     whole = _federation(arrays, graph_folder, spec)
     if spec.get("setting") != "inductive":
         return whole
@@ -148,11 +148,11 @@ def load_federation(graph_folder: Path, prepared_folder: Path, spec: dict[str, A
     return replace(_federation(own, graph_folder, spec), evaluated=whole)
 
 
-def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, Any], kind: str) -> "Federation":
+def load_global_test(graph_folder: Path, preprocessed_folder: Path, spec: dict[str, Any], kind: str) -> "Federation":
     """The graph of the global test as a federation of one client whose test nodes are the tested ones.
 
     Args:
-        graph_folder, prepared_folder, spec: as in `load_federation`.
+        graph_folder, preprocessed_folder, spec: as in `load_federation`.
         kind: "whole": the whole graph, no edge cut, tested on what is a test node of some client; "held_out": the graph
             of the nodes held out from all clients, tested on all of them that have a label.
 
@@ -160,7 +160,7 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         PartitionError: "held_out", and the partition holds no nodes out.
     """
     graph = load_graph(graph_folder)
-    stored = read_federation(prepared_folder)
+    stored = read_federation(preprocessed_folder)
     if kind == "whole":
         nodes = np.arange(graph.num_nodes)
         role = np.zeros(graph.num_nodes, dtype=np.int8)
@@ -174,7 +174,7 @@ def load_global_test(graph_folder: Path, prepared_folder: Path, spec: dict[str, 
         nodes = stored["held_out"]
         role = np.where(graph.labels[nodes] >= 0, TEST, NONE).astype(np.int8)
     split = Split(nodes, np.array([0, len(nodes)]), role)
-    return _federation(prepared_arrays(graph, split, spec), graph_folder, spec)
+    return _federation(federation_arrays(graph, split, spec), graph_folder, spec)
 
 
 def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":

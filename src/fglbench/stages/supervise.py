@@ -57,7 +57,7 @@ class _Run:
 
 def train_supervised(
     graph_folder: Path,
-    prepared_folder: Path,
+    preprocessed_folder: Path,
     specs: dict[str, Any],
     cells: dict[int, str],
     folder: Path,
@@ -72,9 +72,9 @@ def train_supervised(
     """Trains the seeds of a cell in a process of their own; every seed has a record afterwards.
 
     Args:
-        graph_folder, prepared_folder, specs, cells, folder: see `stages.train.train`.
+        graph_folder, preprocessed_folder, specs, cells, folder: see `stages.train.train`.
         components: folders with the user's own components.
-        jobs_per_card: see `cards.claimed_card`.
+        jobs_per_card: see `runtime.devices.claimed_device`.
         memory_limit_mb: memory that the process may take, in MiB; None for no limit.
         timeout_min: minutes that a seed may take, from its start to its record; None for no limit.
         log: where this process' output goes; the child's goes there too.
@@ -87,7 +87,7 @@ def train_supervised(
     while left:
         request = {
             "graph_folder": str(graph_folder),
-            "prepared_folder": str(prepared_folder),
+            "preprocessed_folder": str(preprocessed_folder),
             "specs": specs,
             "cells": list(left.items()),
             "folder": str(folder),
@@ -117,7 +117,7 @@ def train_supervised(
             options["chunk_clients"] = fewer
             continue
         files = own_files(specs) if options.get("trust") != "warn" else None
-        _record(run, state, f"{reason} (log: {log})", prepared_folder, specs, left.pop(run.seed), folder, files)
+        _record(run, state, f"{reason} (log: {log})", preprocessed_folder, specs, left.pop(run.seed), folder, files)
 
 
 def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
@@ -145,7 +145,7 @@ def _record(
     run: _Run,
     state: State,
     reason: str,
-    prepared_folder: Path,
+    preprocessed_folder: Path,
     specs: dict[str, Any],
     cell: str,
     folder: Path,
@@ -158,7 +158,7 @@ def _record(
     from fglbench.storage import exclusive
 
     assert run.seed is not None
-    split = split_of(prepared_folder / f"seed{run.seed}")
+    split = split_of(preprocessed_folder / f"seed{run.seed}")
     own = folder / f"seed{run.seed}"
     with exclusive(own):
         if is_complete(own, cell, split, files):

@@ -101,7 +101,7 @@ class ParameterSizes:
 
 def train(
     graph_folder: Path,
-    prepared_folder: Path,
+    preprocessed_folder: Path,
     specs: dict[str, Any],
     cells: dict[int, str],
     folder: Path,
@@ -120,7 +120,7 @@ def train(
     """Trains the seeds of a cell that are not there yet, each into `folder/seed<k>`.
 
     Args:
-        graph_folder, prepared_folder: results of download and preprocess.
+        graph_folder, preprocessed_folder: results of download and preprocess.
         specs: the specifications `dataset`, `partition`, `prepared` and `method` (see `config.identity`).
         cells: the cell id of each seed.
         folder: where to write.
@@ -145,12 +145,12 @@ def train(
         spoilt = False
         # Two studies may ask for the same cell at the same time; the second waits and finds it done.
         with exclusive(folder / f"seed{seed}"):
-            own, made_from = folder / f"seed{seed}", split_of(prepared_folder / f"seed{seed}")
+            own, made_from = folder / f"seed{seed}", split_of(preprocessed_folder / f"seed{seed}")
             if is_complete(own, cell, made_from, files if trust == "again" else None, tried_again):
                 but = RunRecord.read(own).differences(mode, files)
                 print("; ".join([f"seed {seed}: done already, kept", *but]), flush=True)
             else:
-                folders = graph_folder, prepared_folder / f"seed{seed}", own
+                folders = graph_folder, preprocessed_folder / f"seed{seed}", own
                 record = train_seed(*folders, specs, seed, cell, asked, log, progress(seed), watcher)
                 print(f"seed {seed}: {record}", flush=True)
                 spoilt = _may_have_spoilt(record)
@@ -167,7 +167,7 @@ def _may_have_spoilt(record: RunRecord) -> bool:
 
 def train_seed(
     graph_folder: Path,
-    prepared_folder: Path,
+    preprocessed_folder: Path,
     folder: Path,
     specs: dict[str, Any],
     seed: int,
@@ -190,7 +190,7 @@ def train_seed(
             watcher.knows(seed, found)
 
         try:
-            result, outcome = _run(graph_folder, prepared_folder, specs, seed, asked, progress, known)
+            result, outcome = _run(graph_folder, preprocessed_folder, specs, seed, asked, progress, known)
         except StorageError:  # of what other stages left, for which no cell is to blame
             raise
         except Exception as error:  # every error is an outcome of this cell; the other cells go on
@@ -207,7 +207,7 @@ def train_seed(
         _free_memory()
     if outcome.state in ("failed", "oom", "diverged") and log:
         outcome = outcome.model_copy(update={"reason": f"{outcome.reason}{see(log)}"})
-    return write_run(folder, specs, seed, cell, result, outcome, machine, split_of(prepared_folder), began)
+    return write_run(folder, specs, seed, cell, result, outcome, machine, split_of(preprocessed_folder), began)
 
 
 def fewer_clients(machine: Machine) -> int | None:
@@ -231,7 +231,7 @@ def _free_memory() -> None:
 
 def _run(
     graph_folder: Path,
-    prepared_folder: Path,
+    preprocessed_folder: Path,
     specs: dict[str, Any],
     seed: int,
     asked: Asked,
@@ -246,7 +246,7 @@ def _run(
     from fglbench.stages.preprocess import load_federation, load_global_test
 
     device = _prepared_device(asked, known)
-    federation = load_federation(graph_folder, prepared_folder, specs["prepared"])
+    federation = load_federation(graph_folder, preprocessed_folder, specs["prepared"])
     spec, task = specs["method"], task_of(specs["method"])
     method = _method(spec, task, federation)
     if reason := _not_applicable(spec, task, method, federation):
@@ -265,7 +265,7 @@ def _run(
     if spec.get("logits"):
         result.scores |= reading_logits(result, method.backbone, task, seed, device, chunk)
     if kind := spec.get("global_test"):
-        tested = load_global_test(graph_folder, prepared_folder, specs["prepared"], kind)
+        tested = load_global_test(graph_folder, preprocessed_folder, specs["prepared"], kind)
         result.scores |= global_test(result, tested, method.backbone, task, seed, bool(spec.get("logits")), device)
     return result, Outcome(state="ok")
 

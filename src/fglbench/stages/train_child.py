@@ -11,7 +11,7 @@ from fglbench.errors import FglbenchError
 from fglbench.records.run import Machine
 from fglbench.registry import use_folders
 from fglbench.runtime.child import leave
-from fglbench.runtime.devices import claimed_card
+from fglbench.runtime.devices import claimed_device
 from fglbench.runtime.processes import limit_memory
 from fglbench.stages.train import Watcher, train
 from fglbench.storage import disk_trouble
@@ -46,7 +46,7 @@ def work(
     report: Callable[..., None],
     folder: str,
     graph_folder: str,
-    prepared_folder: str,
+    preprocessed_folder: str,
     specs: dict[str, Any],
     cells: list[tuple[int, str]],
     components: list[str],
@@ -58,10 +58,10 @@ def work(
     limit_memory(memory_limit_mb)
     try:
         use_folders([Path(path) for path in components])
-        with claimed_card(options["device"], jobs_per_card):
+        with claimed_device(options["device"], jobs_per_card):
             train(
                 Path(graph_folder),
-                Path(prepared_folder),
+                Path(preprocessed_folder),
                 specs,
                 dict(cells),
                 Path(folder),

@@ -1,6 +1,6 @@
 """One cell without Snakemake: the same stages, folders and caches as the workflow, in one call.
 
-What is prepared or trained already is kept. Downloading and splitting run in a process of their own, so that the
+What is preprocessed or trained already is kept. Downloading and splitting run in a process of their own, so that the
 memory of their libraries does not count as memory of training.
 """
 
@@ -115,10 +115,10 @@ def run_single(
     from fglbench.stages.evaluate import evaluate
 
     cell, config = single.cell, single.config
-    prepared = single.seed_folder("preprocess")
+    preprocessed = single.seed_folder("preprocess")
     files, trust = own_files(cell.specs), config.components.trust
     wanted = files if trust == "again" else None
-    kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(prepared), wanted)
+    kept = not force and is_complete(single.seed_folder("train"), cell.id, split_of(preprocessed), wanted)
     _prepare_where_missing(single, own_process)
     if not kept:
         if force:
@@ -178,7 +178,7 @@ def prepare(single: Single) -> None:
 
     divide(single)
     cell, graph, parts = single.cell, single.folder("download"), single.folder("split")
-    preprocess(graph, parts, cell.prepared.spec, [cell.seed], single.folder("preprocess"))
+    preprocess(graph, parts, cell.preprocessed.spec, [cell.seed], single.folder("preprocess"))
     _update_lists(single, "preprocess", FILE)
 
 

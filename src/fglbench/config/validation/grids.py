@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pydantic import ValidationError
 
-from fglbench.config.entries import chosen
+from fglbench.config.entries import selected
 from fglbench.config.merge import grids_of, merged_protocol
 from fglbench.config.schema import Study
 from fglbench.config.validation.entries import unknown_entries
@@ -60,7 +60,7 @@ def client_problems(study: Study) -> list[str]:
         for i, count in enumerate(study.clients)
         if count < 1
     ]
-    for label, entry in chosen(study.datasets, None):
+    for label, entry in selected(study.datasets, None):
         try:
             nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
             held_out = merged_protocol(study, entry).split.held_out

@@ -1,6 +1,6 @@
 """Overrides: whom they are for, and settings that do not fit."""
 
-from fglbench.config.entries import chosen
+from fglbench.config.entries import selected
 from fglbench.config.schema import Override, Study
 from fglbench.config.validation.entries import given_settings_problems, unknown_entries
 from fglbench.config.validation.grids import unknown_clients
@@ -24,6 +24,6 @@ def override_problems(study: Study, where: str, override: Override) -> list[str]
         if values and getattr(override, key) is None:
             found.append(f"{where}.{name}: say for which {kind}s, under '{where}.{key}'.")
         elif values:
-            for _, entry in chosen(getattr(study, key), getattr(override, key)):
+            for _, entry in selected(getattr(study, key), getattr(override, key)):
                 found += given_settings_problems(kind, entry, values, f"{where}.{name}")
     return list(dict.fromkeys(found))

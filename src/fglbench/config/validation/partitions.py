@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fglbench import registry
-from fglbench.config.entries import chosen, component_settings
+from fglbench.config.entries import component_settings, selected
 from fglbench.config.merge import grids_of, merged_protocol
 from fglbench.config.partition_files import FILE, content_of
 from fglbench.config.schema import Entry, Protocol, Study
@@ -26,10 +26,10 @@ def partition_file_problems(study: Study) -> list[str]:
     for grid in grids_of(study):
         counts = [count for count in study.clients if grid.clients is None or count in grid.clients]
         central = [
-            label for label, entry in chosen(study.methods, grid.methods) if _declares("method", entry, "CENTRALISED")
+            label for label, entry in selected(study.methods, grid.methods) if _declares("method", entry, "CENTRALISED")
         ]
         for (_, dataset), (_, scheme) in product(
-            chosen(study.datasets, grid.datasets), chosen(study.partitions, grid.partitions)
+            selected(study.datasets, grid.datasets), selected(study.partitions, grid.partitions)
         ):
             try:
                 own: Any = component_settings("scheme", scheme)
@@ -58,10 +58,10 @@ def native_problems(study: Study) -> list[str]:
     """The scheme `native` is for datasets that come split, and for their own numbers of clients."""
     found = []
     for grid in grids_of(study):
-        if "native" not in (entry.name for _, entry in chosen(study.partitions, grid.partitions)):
+        if "native" not in (entry.name for _, entry in selected(study.partitions, grid.partitions)):
             continue
         counts = [count for count in study.clients if grid.clients is None or count in grid.clients]
-        for _, entry in chosen(study.datasets, grid.datasets):
+        for _, entry in selected(study.datasets, grid.datasets):
             try:
                 own = catalogue.get(entry.name).native_clients
             except FglbenchError:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fglbench.config.entries import chosen, labels
+from fglbench.config.entries import labels, selected
 from fglbench.config.merge import known_tasks
 from fglbench.config.schema import Figure, Study, Table
 from fglbench.config.validation.wording import duplicates
@@ -99,7 +99,7 @@ def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any])
 def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None, by_method: bool) -> list[str]:
     """The labels that would share a cell of a table: of all its methods, or of the one with the most."""
     found: dict[str, list[str]] = {}
-    for label, entry in chosen(study.methods, None):
+    for label, entry in selected(study.methods, None):
         if label in kept and (methods is None or entry.name in methods):
             found.setdefault(entry.name if by_method else "", []).append(label)
     return max(found.values(), key=len, default=[])

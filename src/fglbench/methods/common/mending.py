@@ -71,22 +71,22 @@ def mend(
         ahead: whether features that are dense, or some of them, are to be propagated here, once.
 
     Returns:
-        The mended federation, whose added rows have neither label nor role and are not `given` (and whose `evaluated`
-        is as it was); their positions [G].
+        The mended federation, whose added rows have neither label nor role and are not `original`; its `evaluated` is
+        as it was. And the positions [G] of the added rows.
     """
     client = np.searchsorted(federation.ptr, owners, side="right") - 1
     before = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=federation.num_clients))])
-    given = np.arange(len(federation.labels)) + before[federation.client_of]
+    original = np.arange(len(federation.labels)) + before[federation.client_of]
     added = np.arange(len(owners)) + federation.ptr[client + 1]
-    size = len(given) + len(added)
+    size = len(original) + len(added)
     edges = federation.adjacency.tocoo()
-    rows = np.concatenate([given[edges.row], given[owners], added])
-    columns = np.concatenate([given[edges.col], added, given[owners]])
+    rows = np.concatenate([original[edges.row], original[owners], added])
+    columns = np.concatenate([original[edges.col], added, original[owners]])
     ones = np.ones(len(rows), dtype=np.float32)
     adjacency = sp.csr_matrix((ones, (rows, columns)), shape=(size, size))
     labels, role = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int8)
-    labels[given], role[given] = federation.labels, federation.role
-    x: Features = _spread(federation.features, given, size)
+    labels[original], role[original] = federation.labels, federation.role
+    x: Features = _spread(federation.features, original, size)
     if isinstance(x, np.ndarray) and features is not None:
         x[added] = features
     elif not isinstance(x, np.ndarray) and features is not None and len(features):
@@ -101,7 +101,7 @@ def mend(
         made={},
         nodes=None,
         copy=None,
-        given=given,
+        original=original,
     )
     if ahead and not sp.issparse(x):
         operator = mended.propagated(MEAN).operator

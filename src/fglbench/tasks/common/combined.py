@@ -69,8 +69,8 @@ class WithLinks(Objective):
     ):
         self._nodes, self._links, self._share = nodes(federation), links(federation), share
         self.counts = self._nodes.counts + self._links.counts
-        given = np.arange(len(federation.labels)) if federation.given is None else federation.given
-        self.targets = given[(self.counts > 0)[federation.client_of[given]]]
+        original = np.arange(len(federation.labels)) if federation.original is None else federation.original
+        self.targets = original[(self.counts > 0)[federation.client_of[original]]]
         self._last: tuple[Batch, SomeTargets] | None = None
 
     def loss(self, step: Step) -> Tensor:

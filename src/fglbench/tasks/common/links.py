@@ -134,7 +134,7 @@ class ScoredPairs:
             federation: that the batch is of.
         """
         assert federation.pairs is not None
-        pairs, starts = federation.pairs, given_ptr(federation)
+        pairs, starts = federation.pairs, original_ptr(federation)
 
         def ends(client: int) -> np.ndarray:
             return pairs.ends[pairs.ptr[client] : pairs.ptr[client + 1]] - starts[client]
@@ -142,9 +142,9 @@ class ScoredPairs:
         return self._pairs.of(batch, federation, ends).products(embeddings)
 
 
-def given_ptr(federation: Federation) -> np.ndarray:
-    """[C + 1] boundaries of the clients among the rows that are given."""
-    return federation.ptr if federation.given is None else np.searchsorted(federation.given, federation.ptr)
+def original_ptr(federation: Federation) -> np.ndarray:
+    """[C + 1] boundaries of the clients among the rows that are original."""
+    return federation.ptr if federation.original is None else np.searchsorted(federation.original, federation.ptr)
 
 
 def check_whole(batch: Batch, federation: Federation) -> None:
@@ -153,7 +153,7 @@ def check_whole(batch: Batch, federation: Federation) -> None:
     Raises:
         ComponentError: it has some.
     """
-    if not np.array_equal(np.diff(batch.target_ptr), np.diff(given_ptr(federation))[batch.clients]):
+    if not np.array_equal(np.diff(batch.target_ptr), np.diff(original_ptr(federation))[batch.clients]):
         raise ComponentError(
             "links are predicted from all nodes of a client at once, and this batch has some of them. Leave "
             "training.batch_size out."
@@ -170,9 +170,11 @@ class LinkObjective(Objective):
     """
 
     def __init__(self, federation: Federation):
-        given, starts = federation.given, given_ptr(federation)
+        original, starts = federation.original, original_ptr(federation)
         self._federation = federation
-        self._adjacency = federation.adjacency if given is None else federation.adjacency[given][:, given].tocsr()
+        self._adjacency = (
+            federation.adjacency if original is None else federation.adjacency[original][:, original].tocsr()
+        )
         self._adjacency.sort_indices()
         self._sizes = np.diff(starts)
         ends = np.stack(sp.triu(self._adjacency, k=1, format="csr").nonzero(), axis=1).astype(np.int64)
@@ -181,7 +183,7 @@ class LinkObjective(Objective):
         self._edges = [ends[first:last] - start for first, last, start in zip(bounds, bounds[1:], starts, strict=False)]
         self.counts = np.diff(bounds)
         trains = np.repeat(self.counts > 0, self._sizes)
-        self.targets = np.flatnonzero(trains) if given is None else given[trains]
+        self.targets = np.flatnonzero(trains) if original is None else original[trains]
         self._pairs = LastPairs()
 
     def _positives(self, batch: Batch) -> ClientPairs:

@@ -19,7 +19,7 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 @dataclass(frozen=True)
-class Room:
+class Requirements:
     """Bytes: raw files with their archive in the temporary folder, the stored graph, and memory."""
 
     temporary: float
@@ -27,13 +27,13 @@ class Room:
     memory: float
 
 
-def room_for(spec: DatasetSpec, *, from_mirror: bool = False) -> Room | None:
+def requirements_of(spec: DatasetSpec, *, from_mirror: bool = False) -> Requirements | None:
     """What a dataset takes; None for the small ones, which are not estimated."""
     if spec.announced is None:
         return None
     archive_mb = 0 if from_mirror else spec.announced.archive_mb
     values = spec.nodes * spec.features
-    return Room(
+    return Requirements(
         temporary=1e6 * (spec.announced.raw_mb + archive_mb),
         stored=32.0 * spec.edges + 4.0 * values + 11.0 * spec.nodes,
         memory=_BYTES_PER_ENTRY * spec.announced.entries + _BYTES_PER_FEATURE * values + _BYTES_ANYWAY,
@@ -51,14 +51,14 @@ def machine_memory() -> float:
 
 def lacking_memory(spec: DatasetSpec) -> str | None:
     """Why the graph of a dataset cannot be made in the memory of this machine; None where it can."""
-    room, there = room_for(spec), machine_memory()
-    if room is None or room.memory <= there:
+    required, there = requirements_of(spec), machine_memory()
+    if required is None or required.memory <= there:
         return None
-    return f"memory: making its graph takes about {_gb(room.memory)}, and this machine has {_gb(there)}"
+    return f"memory: making its graph takes about {_gb(required.memory)}, and this machine has {_gb(there)}"
 
 
-def check_room(spec: DatasetSpec, folder: Path, *, from_mirror: bool) -> None:
-    """Refuses a dataset that this machine has no room for.
+def check_requirements(spec: DatasetSpec, folder: Path, *, from_mirror: bool) -> None:
+    """Refuses a dataset whose requirements this machine does not meet.
 
     Args:
         folder: where the graph goes; it need not exist yet.
@@ -66,14 +66,14 @@ def check_room(spec: DatasetSpec, folder: Path, *, from_mirror: bool) -> None:
     Raises:
         ResourceError: memory, the temporary folder or the disk of `folder` does not suffice.
     """
-    room = room_for(spec, from_mirror=from_mirror)
-    if room is None:
+    required = requirements_of(spec, from_mirror=from_mirror)
+    if required is None:
         return
     reason = lacking_memory(spec)
     below = next(parent for parent in [folder, *folder.resolve().parents] if parent.is_dir())
     places = (
-        ("raw files", room.temporary, Path(tempfile.gettempdir()), "; TMPDIR names another folder"),
-        ("graph", room.stored, below, ""),
+        ("raw files", required.temporary, Path(tempfile.gettempdir()), "; TMPDIR names another folder"),
+        ("graph", required.stored, below, ""),
     )
     for what, needed, place, hint in places:
         free = shutil.disk_usage(place).free
