@@ -1,8 +1,8 @@
-# make bench       from a bare clone to a first table
-# make test        what must hold, from format to workflow, on a core of the pairs of components
-# make test-all    the same on all pairs
-# make test-pairs  pairs beyond the core alone: PAIRS=3/10 is the third of ten parts
-# make setup       the environment alone
+# make bench       set up a bare clone and make a first table
+# make test        run all checks, from format to workflow, on a core of the pairs of components
+# make test-all    run the same checks on all pairs
+# make test-pairs  test only pairs outside the core: PAIRS=3/10 is the third of ten parts
+# make setup       create only the environment
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 INSTALLED := $(VENV)/.installed
 
-# One torch thread a process: jobs already fill the cores.
+# One torch thread per process, because parallel jobs already use all cores.
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup bench test test-all test-pairs test-slurm format check clean
@@ -23,7 +23,7 @@ $(INSTALLED): pyproject.toml envs/constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint envs/constraints.txt --editable '.[dev,slurm]'
 	touch $@
 
-# The workflow prints its tables when it has made something; when everything is there already, they are printed here.
+# The workflow prints its tables if it ran any job. If there was nothing to run, this target prints them.
 bench: setup
 	@before=$$(mktemp) && \
 	$(BIN)/snakemake --cores $(CORES) --quiet rules && \
@@ -47,7 +47,7 @@ PAIRS ?= 1/1
 test-pairs: setup
 	$(BIN)/pytest -n 2 --pairs $(PAIRS)
 
-# The profile against a Slurm of its own on this machine; needs root and Debian's slurm-wlm and munge.
+# Start a Slurm on this machine and test the profile with it. Needs root and Debian's slurm-wlm and munge.
 test-slurm: setup
 	FGLBENCH_TEST_SLURM=1 $(BIN)/pytest tests/slurm -rs
 

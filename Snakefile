@@ -1,10 +1,11 @@
-# fglbench: federated graph learning, from raw data to the papers' tables.
+# fglbench: a benchmark of federated graph learning, from raw data to the tables of the papers.
 #
-#   snakemake --cores 8 --resources gpu=2      everything in config.yaml
-#   snakemake --cores 8 <study>                one study of workflow/studies/
-#   snakemake --cores 8 data | train | tables | figures | report
+#   snakemake --cores 8 --resources gpu=2      run everything in config.yaml
+#   snakemake --cores 8 <study>                run one study of workflow/studies/
+#   snakemake --cores 8 data | train | tables | figures | report    run the workflow up to that stage
 #
-# A reader's path: README, this file, rules/train.smk, src/fglbench/engine/loop.py, methods/base.py, methods/fedavg.py.
+# To read the code, start with README, this file, workflow/rules/train.smk, and in src/fglbench: engine/loop.py,
+# methods/base.py, methods/fedavg.py.
 
 from snakemake.utils import min_version
 

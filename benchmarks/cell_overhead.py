@@ -1,7 +1,7 @@
-"""Wall time of everything around the training loop of one cell: start, read, evaluate, write and exit of its process.
+"""Wall time outside the training loop of one cell: start, read, evaluate, write and exit of its process.
 
-`train` is one process that trains; `train_job`, in turns with it, is what the workflow runs: a process that starts
-another and looks after it.
+`train` is one training process. `train_job`, measured in turns with it, is the workflow's job: a process that starts
+and supervises a training process.
 
 python benchmarks/cell_overhead.py --dataset cora --mirror DIR
 """

@@ -1,10 +1,10 @@
-"""How what a method costs grows with nodes, features and clients, beside the terms of table 1 of FedGTA.
+"""Growth of each method's cost with nodes, features and clients, beside the terms of table 1 of FedGTA.
 
-Every client is a block model graph of its own, so that its nodes and edges do not depend on the number of clients. One
-of the three sizes varies at a time. Strategies train SGC and the FGL models their own backbone, all training nodes of a
-client in one step; clients of FGL models have fewer nodes (`--smaller`), for they compare pairs of nodes. Each training
-is a process of its own with one thread, and its seconds are CPU seconds, so that other work on the machine counts
-little. All of them are repeated and the least is kept.
+Every client has a block model graph of its own, so its nodes and edges do not depend on the number of clients. One of
+the three sizes varies at a time. Strategies train SGC, and the FGL models train their own backbone, with all training
+nodes of a client in one step. Clients of FGL models have fewer nodes (`--smaller`) because these models compare pairs
+of nodes. Each training runs in a process of its own with one thread; times are CPU seconds, so other processes on the
+machine have little effect. All trainings are repeated, and the minimum is kept.
 
     python benchmarks/complexity.py --out results/complexity
 """
@@ -43,7 +43,7 @@ from fglbench.runtime.memory import keep_freed_memory  # noqa: E402
 from fglbench.stages.preprocess import load_federation  # noqa: E402
 
 LOCAL_EPOCHS, SEED = 3, 0
-PRELOADED = [  # into the process whose forks measure: what a training imports, torch's optimisers with torch._dynamo
+PRELOADED = [  # modules that a training imports (optimisers import torch._dynamo), loaded before the forks that measure
     "networkx",
     "pandas",
     "torch._dynamo",
@@ -59,14 +59,14 @@ BACKBONES = {
     "fedsage+": ("sage", {"depth": LAYERS, "dropout": 0.0}),
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "gcfl+": {"eps1": 1e6, "eps2": 0.0, "first_round": 0, "window": WINDOW},  # splits whenever it can
+    "gcfl+": {"eps1": 1e6, "eps2": 0.0, "first_round": 0, "window": WINDOW},  # splits at every opportunity
     "fedsage+": {"neighbours": GENERATED, "epochs": 1, "federated_epochs": 1},
     "fedgta": {"k": HOPS, "order": ORDER},
 }
 
 
 def make_case(sizes: Sizes, folder: Path) -> Case:
-    """A federation of block model graphs, one a client; of each five nodes one trains and two validate."""
+    """Return a federation with one block model graph per client; of five nodes, one trains and two validate."""
     graphs = [
         generate(
             SbmSettings(
@@ -92,7 +92,7 @@ def make_case(sizes: Sizes, folder: Path) -> Case:
 
 
 def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
-    """What `load_federation` needs for a method and its backbone."""
+    """Return the arguments of `load_federation` for a method and its backbone."""
     name, settings = BACKBONES.get(method, STRATEGY)
     resolved: Any = registry.declaration("backbone", name).settings(**settings)
     spec = {**resolved.propagation().spec(), "features": "raw"}
@@ -102,11 +102,11 @@ def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
 
 
 class Clock:
-    """Notes the CPU seconds at which the loop calls the hooks of a method, round by round."""
+    """Records the CPU seconds at the start and end of a method's hooks, round by round."""
 
     def __init__(self, method: Method):
         self._calls: dict[str, list[tuple[float, float]]] = {}
-        self._inside = False  # of a hook, which may call another one
+        self._inside = False  # whether a hook is running, which may call another one
         for name in ("prepare", "phases", "download", "aggregate", "server_update", "rebuild", "finish"):
             setattr(method, name, self._noting(getattr(method, name), self._calls.setdefault(name, [])))
 
@@ -124,7 +124,7 @@ class Clock:
 
     @property
     def prepare_s(self) -> float:
-        """Before the first round that is scored: `prepare`, and the phases before the last one."""
+        """Seconds before the first scored round: `prepare`, and all phases but the last one."""
         ((_, listed),) = self._calls["phases"]
         *earlier, _ = self._calls["finish"]
         phases_s = earlier[-1][1] - listed if earlier else 0.0
@@ -132,12 +132,12 @@ class Clock:
 
     @property
     def server_s(self) -> list[float]:
-        """Of every round, from the uploads to the end of `server_update`, as the loop counts them too."""
+        """Seconds of each round from the uploads to the end of `server_update`, as in the training loop."""
         return [ended - began for (began, _), (_, ended) in zip(*self._of("aggregate", "server_update"), strict=True)]
 
     @property
     def client_s(self) -> list[float]:
-        """Of every round, all clients together: the rest but the evaluation."""
+        """Seconds of each round for all clients together, without server and evaluation."""
         rounds = zip(*self._of("download", "aggregate", "server_update", "rebuild"), strict=True)
         return [
             uploaded - began + rebuilt - answered for (began, _), (uploaded, _), (_, answered), (_, rebuilt) in rounds
@@ -148,19 +148,19 @@ class Clock:
 
 
 def measure(name: str, folders: tuple[Path, Path, dict[str, Any]], rounds: int) -> dict[str, float]:
-    """What one training costs, in this process, whose first it should be.
+    """Measure the cost of one training in this process; it should be the first training of the process.
 
-    The first round is left out, for what is made once is made there. Seconds of a client are the median over rounds,
-    those of the server the mean, for GCFL+'s works hard in some rounds only.
+    The first round is left out because it includes one-time work. Seconds of a client are the median over rounds;
+    seconds of the server are the mean because the server of GCFL+ works hard in some rounds only.
 
     Args:
-        name: of the method.
-        folders: from `prepared`.
+        name: name of the method.
+        folders: result of `prepared`.
         rounds: at least two.
 
     Returns:
         `client_s` and `inference_s` of the mean client, `server_s`, `prepare_s` (all clients, before the first round),
-        `peak_mb` above what the process held before it read the graph, and `bytes` of the last round, up and down.
+        `peak_mb` above the process memory before it read the graph, and `bytes` of the last round, up and down.
     """
     import torch
 
@@ -206,7 +206,7 @@ def _status_mb(field: str) -> float:
 
 
 def _reset_peak() -> float:
-    """Lets the peak of resident memory start from what it is now, which is returned in MiB (Linux)."""
+    """Reset the peak of resident memory to the current value and return it in MiB (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
     return _status_mb("VmRSS")
 
@@ -214,14 +214,17 @@ def _reset_peak() -> float:
 def sweep(
     methods: Sequence[str], base: Sizes, varied: dict[str, list[int]], smaller: int, rounds: int, repeats: int
 ) -> pd.DataFrame:
-    """A row per method, factor and size: what was varied, all three sizes, and the least of each quantity of `measure`.
+    """Return one row per method, factor and size, with the minimum of each quantity of `measure` over the repeats.
+
+    Each row has the factor, that is the varied size, and all three sizes.
 
     Args:
-        methods: of table 1.
-        base: the sizes of which one varies at a time.
+        methods: methods of table 1.
+        base: the base sizes, of which one varies at a time.
         varied: ascending sizes by factor.
-        smaller: what the nodes of FGL models' clients are divided by.
-        rounds, repeats: of each training, and of all of them.
+        smaller: divisor of the number of nodes of FGL models' clients.
+        rounds: rounds of each training.
+        repeats: repetitions of all trainings.
     """
     points = [
         (method, factor, _sizes(base.at(factor, size), method, smaller))
@@ -237,7 +240,7 @@ def sweep(
         ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool,
     ):
         cases: dict[Sizes, Case] = {}
-        for _ in range(repeats):  # the outer loop, so that a busy minute does not fall on all of one size
+        for _ in range(repeats):  # the outer loop, so that a busy period does not affect all repeats of one size
             for (method, sizes), known in found.items():
                 if sizes not in cases:
                     cases[sizes] = make_case(sizes, Path(temporary) / str(len(cases)))

@@ -1,4 +1,4 @@
-"""The measured costs on logarithmic axes with the fitted power laws: a row per quantity, a column per factor."""
+"""Measured costs on logarithmic axes with fitted power laws: one row per quantity, one column per factor."""
 
 import pandas as pd
 from complexity_slopes import FACTORS, QUANTITIES, power_law
@@ -22,7 +22,7 @@ HEADS = {"nodes": "nodes of a client", "features": "features", "clients": "clien
 
 
 def draw(measured: pd.DataFrame) -> Figure:
-    """Points are measured, lines fitted; beside each panel stand the slopes, in the order of the lines' right ends.
+    """Draw measured points and fitted lines; the slopes beside each panel are in the order of the lines' right ends.
 
     Args:
         measured: rows of `complexity.sweep`.

@@ -1,4 +1,4 @@
-"""Growth as the slope of a line through logarithms, and the table of slopes beside those of the paper's terms."""
+"""Growth as slope of a line through logarithms, and the table of measured slopes beside those of the paper's terms."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class PowerLaw(NamedTuple):
 
 
 def power_law(sizes: Sequence[float], values: Sequence[float]) -> PowerLaw:
-    """The least-squares line through (log size, log value); nan with fewer than two sizes whose value is positive."""
+    """Return the least-squares line through (log size, log value); NaN below two sizes with a positive value."""
     x, y = np.asarray(sizes, dtype=float), np.asarray(values, dtype=float)
     x, y = np.log(x[y > 0]), np.log(y[y > 0])
     if len(np.unique(x)) < 2:
@@ -39,7 +39,7 @@ def power_law(sizes: Sequence[float], values: Sequence[float]) -> PowerLaw:
 
 
 def slopes(measured: pd.DataFrame) -> pd.DataFrame:
-    """A row per method, factor and quantity: the slope over all sizes, over the two largest, and of the paper's term.
+    """Return one row per method, factor and quantity: overall slope, slope of the two largest sizes, paper's slope.
 
     Args:
         measured: rows of `complexity.sweep`.
@@ -66,7 +66,7 @@ def slopes(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(found: pd.DataFrame) -> Iterator[str]:
-    """The lines of the table: for each quantity a line per method, for each factor the slopes `slopes` gives."""
+    """Return the lines of the table: one line per quantity and method, with the slopes from `slopes` per factor."""
     head = "".join(f"  {factor + ':':>9} all  last paper" for factor in FACTORS)
     widest = max(map(len, found["term"]))
     for quantity, title in QUANTITIES.items():

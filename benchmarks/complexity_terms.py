@@ -1,4 +1,4 @@
-"""Table 1 of FedGTA (Li et al., VLDB 2024) as numbers: what each method's cost is bounded by at given sizes."""
+"""Table 1 of FedGTA (Li et al., VLDB 2024) as numbers: bounds on each method's cost at given sizes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,10 +9,10 @@ HOPS, ORDER, WINDOW, LAYERS, GENERATED = 5, 6, 3, 2, 5
 
 @dataclass(frozen=True)
 class Sizes:
-    """What costs grow with, in the paper's letters below.
+    """Sizes that costs depend on, with the paper's letters.
 
     Attributes:
-        nodes: n, of one client.
+        nodes: n, nodes of one client.
         features: f.
         clients: N.
         degree: mean number of neighbours of a node.
@@ -26,14 +26,17 @@ class Sizes:
     classes: int = 5
 
     def at(self, factor: str, size: int) -> "Sizes":
-        """These sizes with another one of `nodes`, `features` or `clients`."""
+        """Return these sizes with another value of `nodes`, `features` or `clients`."""
         return replace(self, **{factor: size})
 
 
 class Letters(NamedTuple):
-    """The letters of table 1: k and K are propagation steps and order of the moments, T the window of GCFL+, L the
-    layers of an FGL model, s and g the nodes that FedSage+ augments and the neighbours it generates for each. The
-    batch b is all nodes of a client."""
+    """The letters of table 1.
+
+    k and K are the propagation steps and the order of the moments, T is the window of GCFL+, L the layers of an FGL
+    model. s is the number of nodes that FedSage+ augments, g the number of neighbours it generates for each. The batch
+    b is all nodes of a client.
+    """
 
     n: float
     m: float
@@ -53,14 +56,14 @@ class Letters(NamedTuple):
 
     @property
     def log_N(self) -> float:
-        # The paper's log has no base; that of 2 is not zero at two clients.
+        # The paper's log has no base; base 2 gives 1 at two clients.
         from math import log2
 
         return log2(self.N)
 
 
 class Term(NamedTuple):
-    """A term of the table: its text, and its value with all constants 1."""
+    """A term of the table: its text, and its value with all constants set to 1."""
 
     text: str
     value: Callable[[Letters], float]
@@ -71,7 +74,7 @@ class Term(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table: per client in memory and time, and the server's."""
+    """A row of the table: memory and time of a client, and of the server."""
 
     client_memory: Term
     server_memory: Term
@@ -161,10 +164,10 @@ TABLE = {
 
 
 def term_of(method: str, quantity: str) -> Term:
-    """The term beside a measured quantity.
+    """Return the term that belongs to a measured quantity.
 
-    Seconds have theirs in the table. Bytes stand beside the server's memory: what it holds of a round it was sent. The
-    process that is measured holds all clients and the server, so peak memory stands beside N clients' and the server's.
+    Times have their own terms in the table. Bytes belong to the server's memory, which holds the uploads of a round.
+    The measured process holds all clients and the server, so peak memory belongs to N clients plus the server.
     """
     row = TABLE[method]
     if quantity == "peak_mb":

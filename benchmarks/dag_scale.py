@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def grid(seeds: int, seeds_per_job: int) -> dict[str, object]:
-    """2 datasets x 2 schemes x 5 client counts x 10 methods x `seeds` seeds."""
+    """Return a study of 2 datasets x 2 schemes x 5 client counts x 10 methods x `seeds` seeds."""
     return {
         "datasets": ["digits", "breast-cancer"],
         "partitions": ["louvain", "random"],

@@ -1,7 +1,7 @@
-"""Training loop of the stacked engine against the plain loop, one client after another: seconds and their ratio.
+"""Training time of the stacked engine against the plain loop, which trains one client after another.
 
-Hidden 64, dropout 0.5, FedAvg on Louvain clients, without evaluation, one torch thread. Repeats alternate between the
-two loops, so that a machine that is busy now and then slows both.
+Hidden width 64, dropout 0.5, FedAvg on Louvain clients, without evaluation, one torch thread. Repeats alternate between
+the two loops, so that temporary load slows both alike. The output is seconds and their ratio.
 
     python benchmarks/engine_vs_oracle.py --datasets cora pubmed --backbones gcn gat --mirror DIR
 """
@@ -36,7 +36,7 @@ SETTINGS = {"hidden": 64, "dropout": 0.5}
 
 
 def make_case(dataset: str, clients: int, mirror: Path | None, folder: Path) -> Case:
-    """Downloads (or takes from the mirror) and splits a dataset."""
+    """Download a dataset (or take it from the mirror) and split it."""
     download({"name": dataset}, folder / "download", mirror)
     ratios = {"kind": "ratios", "train": 0.2, "val": 0.4, "test": 0.4, "empty": "keep"}
     spec = {"dataset": dataset, "scheme": "louvain", "clients": clients, "settings": {}, "split": ratios}
@@ -46,13 +46,13 @@ def make_case(dataset: str, clients: int, mirror: Path | None, folder: Path) -> 
 
 
 def settings_of(backbone: str) -> dict[str, Any]:
-    """The hidden width and dropout of this benchmark, and a perceptron where the paper's model is linear."""
+    """Return this benchmark's hidden width and dropout; models that are linear in the paper get a perceptron."""
     linear = registry.declaration("backbone", backbone).settings(**SETTINGS).model_dump()["depth"] == 1
     return {**SETTINGS, **({"depth": 2} if linear else {})}
 
 
 def time_engine(case: Case, rounds: int, name: str = "gcn", device: str = "cpu") -> float:
-    """Seconds of the engine's training loop, as it records them itself; it waits for the device at its end."""
+    """Return the seconds of the engine's training loop as it records them, after waiting for the device."""
     settings = settings_of(name)
     federation = case.federation(name, **settings)
     backbone = backbone_of(federation, name, **settings)
@@ -65,7 +65,7 @@ def time_engine(case: Case, rounds: int, name: str = "gcn", device: str = "cpu")
 
 
 def plain_loop(case: Case, clients: list[oracle.Client], name: str, device: str = "cpu") -> oracle.Loop:
-    """The plain loop on the device of the clients, with what it keeps between steps, as A^k X; it may take minutes."""
+    """Return the plain loop on the clients' device, with cached values such as A^k X; this may take minutes."""
     backbone = backbone_of(case.federation(name, **settings_of(name)), name, **settings_of(name))
     plan = oracle.Plan(backbone=name, settings=backbone.settings.model_dump(), local_epochs=LOCAL_EPOCHS)
     initial = backbone.initial(torch_stream(SEED, "initialisation"))
@@ -77,7 +77,7 @@ def plain_loop(case: Case, clients: list[oracle.Client], name: str, device: str 
 
 
 def time_oracle(loop: oracle.Loop, rounds: int) -> float:
-    """Seconds of some rounds more of the plain loop."""
+    """Return the seconds of further rounds of the plain loop."""
     began = time.perf_counter()
     for number in range(rounds):
         loop.round(number)
@@ -112,7 +112,7 @@ def main() -> None:
 def compare(
     case: Case, clients: list[oracle.Client], name: str, seconds: float, repeats: int
 ) -> tuple[float, float, float]:
-    """Seconds of one round of the engine and of the plain loop, medians, and the median of their ratios."""
+    """Return the median seconds of one round of the engine and of the plain loop, and the median of their ratios."""
     time_engine(case, 2, name)
     loop = plain_loop(case, clients, name)
     rounds = max(1, min(100, round(seconds / time_oracle(loop, 1))))

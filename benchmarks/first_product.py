@@ -1,9 +1,8 @@
 """The first product of a model, features times weights, and its gradient: sparse against dense features.
 
-Prints at which density of the features both cost the same, and what share of a training step the first linear map takes
-on each dataset, stored either way: the rest of the step is what can still be won. FedAvg on Louvain clients, 20 %
-training nodes, one torch thread. Repeats alternate between both storages, so that a machine that is busy now and then
-slows both.
+Prints the cost ratio at several densities of the features, which shows where both cost the same, and the share of a
+training step that the first linear map takes on each dataset with either storage. FedAvg on Louvain clients, 20 %
+training nodes, one torch thread. Repeats alternate between both storages, so that temporary load slows both alike.
 
     python benchmarks/first_product.py --datasets pubmed photo computers --backbones gcn gamlp --mirror DIR
 """
@@ -39,32 +38,32 @@ from fglbench.seeding import torch_stream  # noqa: E402
 
 DATASETS = ["pubmed", "photo", "computers", "cora", "citeseer", "cs", "physics", "dblp"]
 DENSITIES = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-CLIENTS, ROWS, COLUMNS = 10, 1000, 700  # of the grid of densities
+CLIENTS, ROWS, COLUMNS = 10, 1000, 700  # clients, and shape of each client's features, in the grid of densities
 LARGEST_DENSE_BYTES = 2**30
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def ratio(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> float:
-    """Median over pairs of the seconds of one call divided by those of the other."""
+    """Return the median ratio of the seconds of two calls, over pairs of calls."""
     one(), other()
     return statistics.median(timed(one) / timed(other) for _ in range(repeats))
 
 
 def print_crossing(width: int, repeats: int) -> None:
-    """One line a density: sparse seconds divided by dense ones, of the product and of its gradient."""
+    """Print one line per density: sparse seconds divided by dense ones, of the product and of its gradient."""
     for density in DENSITIES:
         forward, backward = sparse_to_dense(width, density, repeats)
         print(f"{width:6} {density:8.0%} {forward:8.2f} {backward:9.2f}", flush=True)
 
 
 def sparse_to_dense(width: int, density: float, repeats: int) -> tuple[float, float]:
-    """Sparse seconds divided by dense ones, of the product with random features and of its gradient."""
+    """Return sparse seconds divided by dense ones, of the product with random features and of its gradient."""
     parts = [sp.random(ROWS, COLUMNS, density, "csr", np.float32, client) for client in range(CLIENTS)]
     sparse, dense = SparseOperator(sp.block_diag(parts, "csr")), torch.from_numpy(sp.vstack(parts).toarray())
     ptr = [ROWS * client for client in range(CLIENTS + 1)]
@@ -81,7 +80,7 @@ def sparse_to_dense(width: int, density: float, repeats: int) -> tuple[float, fl
 
 
 class Measured:
-    """Training on one dataset under one storage of its features."""
+    """Training on one dataset with one storage of its features."""
 
     def __init__(self, case: Case, name: str, hidden: int):
         settings = {"hidden": hidden, "dropout": 0.5}
@@ -91,8 +90,7 @@ class Measured:
         self._record_first_maps()
 
     def _record_first_maps(self) -> None:
-        """Keeps what a forward pass asks of `input_linear` and `input_linear_per_hop`, to be repeated alone with its
-        gradient."""
+        """Record the calls of both `input_linear` functions in a forward pass, to repeat each with its gradient."""
         one, per_hop = PropagationBatch.input_linear, PropagationBatch.input_linear_per_hop
 
         def record_one(batch: PropagationBatch, weight: Tensor) -> Tensor:
@@ -114,11 +112,11 @@ class Measured:
             backbone.forward(stacked.stack(start, len(clients)), batch, no_dropout)
 
     def first_s(self) -> float:
-        """Seconds of the first linear map and its gradient, with what of its propagation is not made ahead."""
+        """Return the seconds of the first linear map and its gradient, with the propagation that is not precomputed."""
         return timed(lambda: [repeat() for repeat in self._maps])
 
     def step_s(self, rounds: int) -> float:
-        """Seconds of a training step, those of a round divided by its epochs."""
+        """Return the seconds of a training step: the seconds of a round divided by its local epochs."""
         method = method_of(self._federation, self._backbone, "fedavg")
         schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)
         result = train(self._federation, method, TASK, schedule, SEED)
@@ -130,7 +128,7 @@ def _gradient(outputs: list[Tensor], leaves: list[Tensor]) -> None:
 
 
 def storages(case: Case, folder: Path) -> dict[str, Case]:
-    """The case with sparse and, where they are not too large, with dense features."""
+    """Return the case with sparse features and, up to `LARGEST_DENSE_BYTES`, with dense features."""
     features = case.graph.features
     found = {"sparse": sp.csr_matrix(features)}
     if 4 * np.prod(features.shape) <= LARGEST_DENSE_BYTES:
@@ -142,14 +140,14 @@ def storages(case: Case, folder: Path) -> dict[str, Case]:
 
 
 def print_shares(case: Case, label: str, name: str, hidden: int, rounds: int, repeats: int) -> None:
-    """One line: a step's milliseconds under both storages, and the share of the first map in it; medians."""
+    """Print one line: milliseconds of a step with both storages and the share of the first map in it, as medians."""
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
         measured = {kind: Measured(own, name, hidden) for kind, own in storages(case, Path(temporary)).items()}
         seconds: dict[str, list[tuple[float, float]]] = {kind: [] for kind in measured}
         for number in range(repeats + 1):
             for kind, training in measured.items():
                 found = training.step_s(rounds), statistics.median(training.first_s() for _ in range(rounds))
-                if number:  # the first one fills caches
+                if number:  # the first repeat fills caches
                     seconds[kind].append(found)
     print(f"{label:12} {name:8} {hidden:6}", end="")
     for pairs in seconds.values():

@@ -1,7 +1,8 @@
-"""Seconds per round on a GPU: the stacked engine against the plain loop, one client after another, on the same card.
+"""Seconds per round on one GPU: the stacked engine against the plain loop, which trains one client after another.
 
-Hidden 64, dropout 0.5, FedAvg on Louvain clients, 3 local epochs, without evaluation. The two take turns. Aim: 20 times
-faster on Cora with 10 clients. On a machine without a GPU it says so and ends with status 1.
+Hidden width 64, dropout 0.5, FedAvg on Louvain clients, 3 local epochs, without evaluation. The two loops take turns.
+Aim: the engine is 20 times faster on Cora with 10 clients. Without a GPU the benchmark prints a message and exits with
+status 1.
 
     python benchmarks/gpu_rounds.py --datasets cora pubmed physics --mirror DIR
 """
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 import torch
-from engine_vs_oracle import make_case, plain_loop, time_engine  # also finds the tests' modules
+from engine_vs_oracle import make_case, plain_loop, time_engine  # this import also adds the tests' folder to sys.path
 
 import oracle  # isort: skip
 from federations import Case  # isort: skip
@@ -24,7 +25,7 @@ from fglbench.runtime.modes import MODES, before_torch, set_mode
 
 
 def time_oracle(loop: oracle.Loop, rounds: int, device: str) -> float:
-    """Seconds of a round of the plain loop."""
+    """Return the seconds of a round of the plain loop."""
     _synchronise(device)
     began = time.perf_counter()
     for number in range(rounds):
@@ -39,12 +40,12 @@ def _synchronise(device: str) -> None:
 
 
 def compare(case: Case, name: str, rounds: int, repeats: int, device: str) -> tuple[float, float, float]:
-    """Seconds of one round of the engine and of the plain loop, medians, and the median of their ratios."""
+    """Return the median seconds of one round of the engine and of the plain loop, and the median of their ratios."""
     clients = [
         dataclasses.replace(client, **{field: value.to(device) for field, value in vars(client).items()})
         for client in oracle.clients_of(case.graph, case.nodes, case.ptr, case.role)
     ]
-    time_engine(case, 2, name, device)  # libraries are loaded and algorithms chosen at their first use
+    time_engine(case, 2, name, device)  # the first use loads libraries and chooses algorithms
     loop = plain_loop(case, clients, name, device)
     loop.round(0)
     pairs = [
@@ -64,7 +65,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--mode", choices=MODES, default="deterministic")
     parser.add_argument("--mirror", type=Path, default=None, help="folder of raw datasets; downloaded without")
-    # The loops themselves can be tried without a card; such times say nothing about one.
+    # The hidden option tests the script on the CPU; its times say nothing about a GPU.
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     before_torch(arguments.mode)

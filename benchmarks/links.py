@@ -1,7 +1,7 @@
-"""Link prediction: the stacked engine against one client after another with PyG, and the cost of FedVGAE's parts.
+"""Link prediction: the stacked engine against client-by-client training with PyG, and the cost of FedVGAE's parts.
 
-GCN with hidden width 64, 10 Metis clients, 5 local epochs a round, without evaluation, one torch thread. Repeats take
-all kinds in turn, so that a machine that is busy now and then slows them alike.
+GCN with hidden width 64, 10 Metis clients, 5 local epochs per round, without evaluation, one torch thread. Each repeat
+measures all kinds in turn, so that temporary load slows them alike.
 
     python benchmarks/links.py --datasets cora pubmed --mirror DIR
     python benchmarks/links.py --nodes 1000000
@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def make_case(dataset: str, clients: int, mirror: Path | None, folder: Path) -> Case:
-    """Downloads (or takes from the mirror) a dataset, and splits its edges."""
+    """Download a dataset (or take it from the mirror) and split its edges."""
     download({"name": dataset}, folder / "download", mirror)
     spec = {"dataset": dataset, "scheme": "metis", "clients": clients, "settings": {}, "split": {}, "task": TASK}
     split(folder / "download", spec, [SEED], folder / "split")
@@ -59,7 +59,7 @@ def make_case(dataset: str, clients: int, mirror: Path | None, folder: Path) -> 
 
 
 def time_engine(federation: Federation, kind: str, rounds: int) -> float:
-    """Seconds of a round."""
+    """Return the seconds of a round."""
     name, method, own = KINDS[kind]
     settings = registry.declaration("backbone", name).settings(hidden=HIDDEN, dropout=0.0)
     backbone = registry.module("backbone", name).Backbone(settings, federation.num_features, None)
@@ -72,7 +72,7 @@ def time_engine(federation: Federation, kind: str, rounds: int) -> float:
 
 
 class PlainLoop:
-    """FedAvg as one usually writes it: a PyG model and an optimiser for each client."""
+    """FedAvg in its usual form: a PyG model and an optimiser for each client."""
 
     def __init__(self, federation: Federation):
         self._clients = plain_links.clients_of(federation)
@@ -87,7 +87,7 @@ class PlainLoop:
         self._positive = [torch.from_numpy(own.links.T.copy()) for own in self._clients]
 
     def time(self, rounds: int) -> float:
-        """Seconds of a round."""
+        """Return the seconds of a round."""
         began = time.perf_counter()
         for _ in range(rounds):
             self._round()
@@ -139,7 +139,7 @@ def compare(dataset: str, clients: int, mirror: Path | None, seconds: float, rep
 
 
 def large(nodes: int) -> None:
-    """Three rounds on a block model, with 1,000 MiB for the clients trained at once; the peak is of all stages."""
+    """Run three rounds on a block model with 1,000 MiB for the clients trained at once; the peak is of all stages."""
     values = {
         "datasets": [{"name": "sbm", "nodes": nodes, "classes": 10, "average_degree": 8.0, "features": 16}],
         "partitions": ["metis"],

@@ -1,9 +1,9 @@
-"""Training seconds a round of FedAvg and FedGTA on SGC, from 50 to 500 clients.
+"""Training seconds per round of FedAvg and FedGTA on SGC, from 50 to 500 clients.
 
-Every client is a block model graph of its own, so that its work does not depend on how many others there are; only
-FedGTA's C x C similarity may grow faster than their number. The two methods take turns and the median over the turns
-is kept; one torch thread, without evaluation. Below the times stand the slopes of the least-squares line through
-(log clients, log seconds), over all counts and over the two largest.
+Every client has a block model graph of its own, so its work does not depend on the number of clients; only FedGTA's
+similarity matrix [C, C] may grow faster than that number. The two methods take turns, and the median over the turns is
+kept; one torch thread, without evaluation. The output ends with the slopes of the least-squares line through (log
+clients, log seconds), over all counts and over the two largest.
 
     python benchmarks/many_clients.py --clients 50 100 200 350 500
 """
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from complexity import HOPS, SEED, make_case  # also finds the tests' modules
+from complexity import HOPS, SEED, make_case  # this import also adds the tests' folder to sys.path
 from complexity_slopes import power_law
 from complexity_terms import Sizes
 
@@ -27,7 +27,7 @@ METHODS = ["fedavg", "fedgta"]
 
 
 def round_s(case: Case, method: str, rounds: int) -> float:
-    """Seconds of a round, as the training loop records them."""
+    """Return the seconds of a round as the training loop records them."""
     federation = case.federation("sgc", hops=HOPS)
     backbone = backbone_of(federation, "sgc", hops=HOPS)
     schedule = schedule_of(rounds=rounds, local_epochs=3)

@@ -1,6 +1,6 @@
 """Peak resident memory of every stage of two cells: Cora, and a block model of a million nodes.
 
-The large one has 5,000,000 edges, 100 features, 50 clients, and trains SGC for 10 rounds.
+The block model has 5,000,000 edges, 100 features and 50 clients, and trains SGC for 10 rounds.
 
     python benchmarks/peak_memory.py --cells cora million --mirror DIR
 """

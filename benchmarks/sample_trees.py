@@ -1,9 +1,10 @@
-"""Seconds of sampling a tree for each of a million nodes, its ratio to sampling node by node, and of gathering copies.
+"""Seconds of sampling a tree for each of a million nodes, the speed-up over sampling node by node, and gathering times.
 
-Clients are block model graphs of their own. The draw is that of `tree`; the batch are the distinct rows that it reads,
-with their features, and where each target finds its own. Sampling node by node is a Python loop over targets that asks
-numpy for the neighbours of one node at a time; it takes `--plain` targets and is scaled to all of them. What each
-target reads is gathered, and its gradient summed back, in five ways. One torch thread; medians over repeats.
+Clients have block model graphs of their own. The sampler `tree` makes the draw. The batch holds the distinct rows that
+the draw reads, with their features, and the positions of each target's rows. Sampling node by node is a Python loop
+over targets, in which NumPy draws the neighbours of one node at a time; it runs on `--plain` targets, and its time is
+scaled to all targets. The rows that each target reads are gathered, and their gradients summed, in five ways. One torch
+thread; medians over repeats.
 
     python benchmarks/sample_trees.py --clients 1 10
 """
@@ -39,7 +40,7 @@ SEED, FEATURES, CLASSES = 0, 16, 5
 
 
 def make_federation(nodes: int, clients: int) -> Federation:
-    """Block model graphs of equal size, one a client."""
+    """Return one block model graph per client, all of equal size."""
     sizes = SbmSettings(nodes=nodes // clients, features=FEATURES, classes=CLASSES)
     graphs = [generate(sizes.model_copy(update={"seed": client})) for client in range(clients)]
     blocks = [sp.csr_matrix((np.ones(g.edges.shape[1], np.float32), g.edges), (g.num_nodes,) * 2) for g in graphs]
@@ -54,14 +55,14 @@ def make_federation(nodes: int, clients: int) -> Federation:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of one call."""
+    """Return the seconds of one call."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def plain_trees(adjacency: sp.csr_matrix, targets: int, fanouts: list[int]) -> list[list[int]]:
-    """Node by node."""
+    """Return the trees sampled node by node."""
     stream, trees = np.random.default_rng(SEED), []
     for target in range(targets):
         tree = level = [target]
@@ -77,7 +78,7 @@ def plain_trees(adjacency: sp.csr_matrix, targets: int, fanouts: list[int]) -> l
 
 
 def print_sampling(clients: int, nodes: int, fanouts: list[int], plain: int, repeats: int) -> None:
-    """One line: seconds of the draw and of the batch, and how many times faster both are than node by node."""
+    """Print one line: seconds of the draw and of the batch, and the speed-up of both over sampling node by node."""
     federation = make_federation(nodes, clients)
     sampler = Sampler(Settings(fanouts=fanouts), federation.adjacency)
     every, targets = np.arange(clients), np.arange(len(federation.labels))
@@ -95,12 +96,12 @@ def print_sampling(clients: int, nodes: int, fanouts: list[int], plain: int, rep
 
 
 def gather_and_back(way: Callable[[], Tensor], x: Tensor, gradient: Tensor) -> None:
-    """The copies, and the gradient of what they are copies of."""
+    """Gather the rows and compute the gradient of their source."""
     torch.autograd.grad(way(), x, gradient)
 
 
 def print_gathering(targets: int, size: int, rows: int, width: int, repeats: int) -> None:
-    """One line: milliseconds of gathering and its gradient, each way."""
+    """Print one line: milliseconds of gathering and its gradient, for each of the five ways."""
     drawn = np.random.default_rng(SEED).integers(0, rows, targets * size)
     positions, narrow = torch.from_numpy(drawn), torch.from_numpy(drawn.astype(np.int32))
     x, gradient = torch.randn(rows, width).requires_grad_(), torch.randn(targets * size, width)

@@ -1,4 +1,4 @@
-"""Many small cells under random kills: cells per minute, and whether every cell is there exactly once at the end.
+"""Many small cells under random kills: cells per minute, and whether every cell exists exactly once at the end.
 
 python benchmarks/soak.py --cells 1000 --kills 60
 """
@@ -22,7 +22,7 @@ TARGET = "results/studies/grid/study.json"
 
 
 def grid(seeds: int, seeds_per_job: int) -> dict[str, object]:
-    """Cells of less than a second each: what is measured is everything around training."""
+    """Return a study with cells of less than a second each, so that the time is spent outside training."""
     return {
         "datasets": ["karate"],
         "partitions": ["louvain", "random"],
@@ -37,7 +37,7 @@ def grid(seeds: int, seeds_per_job: int) -> dict[str, object]:
 
 
 def problems(folder: Path, cells: int) -> list[str]:
-    """What is missing, twice or not well at the end."""
+    """Return lines on the counts that differ at the end: missing, duplicated and failed cells."""
     runs = pd.read_parquet(folder / "results" / "studies" / "grid" / "runs.parquet")
     places = runs[["dataset", "scheme", "clients", "label", "backbone", "seed", "cell"]].drop_duplicates()
     records = sorted((folder / "results" / "train").glob("*/*/*/seed[0-9]*/run.json"))

@@ -1,6 +1,6 @@
-"""Runs each stage of one cell in a process of its own, as the workflow does, and measures it from outside.
+"""Measurement of each stage of one cell in a process of its own, as in the workflow.
 
-Run as a script, it is that process: `python benchmarks/stages.py STAGE REQUEST.json`.
+`python benchmarks/stages.py STAGE REQUEST.json` runs one stage in the current process.
 """
 
 import json
@@ -27,7 +27,7 @@ class Measured:
 
 
 def request_of(study: dict[str, Any], results: Path, mirror: Path | None) -> dict[str, Any]:
-    """Everything that the stages of a study's first cell need to know, as JSON."""
+    """Return the folders, specifications and seed for the stages of a study's first cell, ready for JSON."""
     from fglbench.config.expand import expand
     from fglbench.config.schema import Study
 
@@ -43,7 +43,7 @@ def request_of(study: dict[str, Any], results: Path, mirror: Path | None) -> dic
 
 
 def measure(stage: str, request: dict[str, Any]) -> Measured:
-    """Runs one stage in a fresh process with one thread."""
+    """Run one stage in a fresh process with one thread and measure it."""
     folder = Path(request["folders"]["download"]).parent.parent
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_text(json.dumps(request))
@@ -61,12 +61,12 @@ def measure(stage: str, request: dict[str, Any]) -> Measured:
 
 
 def record_of(request: dict[str, Any]) -> dict[str, Any]:
-    """`run.json` of the trained cell."""
+    """Return `run.json` of the trained cell."""
     return json.loads((Path(request["folders"]["train"]) / f"seed{request['seed']}" / "run.json").read_text())
 
 
 def run(stage: str, request: dict[str, Any]) -> None:
-    """One stage, in this process."""
+    """Run one stage in this process."""
     graph, *_ = folders = [Path(request["folders"][name]) for name in STAGES]
     _, split_folder, preprocessed_folder, train_folder, metrics_folder = folders
     specs, seeds = request["specs"], [request["seed"]]

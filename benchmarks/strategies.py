@@ -1,7 +1,8 @@
-"""Training seconds of each method as a ratio to FedAvg's, and to the plain loop over clients where there is one.
+"""Training time of each method relative to FedAvg, and of the plain loop relative to the engine.
 
-GCN, hidden 64, dropout 0.5, Louvain clients, without evaluation, one torch thread. All methods and plain loops take
-turns, so that a machine that is busy now and then slows them all; ratios are medians over the turns.
+The plain loop over clients exists for some methods only. GCN, hidden width 64, dropout 0.5, Louvain clients, without
+evaluation, one torch thread. All methods and plain loops take turns, so that temporary load slows them alike; ratios
+are medians over the turns.
 
     python benchmarks/strategies.py --datasets cora pubmed --methods scaffold fedgta --mirror DIR
 """
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from engine_vs_oracle import LOCAL_EPOCHS, SEED, make_case  # also finds the tests' modules
+from engine_vs_oracle import LOCAL_EPOCHS, SEED, make_case  # this import also adds the tests' folder to sys.path
 
 import oracle  # isort: skip
 import plain_strategies  # isort: skip
@@ -26,11 +27,11 @@ from fglbench.runtime.memory import keep_freed_memory
 from fglbench.seeding import torch_stream
 
 SETTINGS = {"depth": 2, "hidden": 64, "dropout": 0.5}
-CLUSTERS = {"eps1": 1.0, "eps2": 0.0, "first_round": 5}  # GCFL with splits
+CLUSTERS = {"eps1": 1.0, "eps2": 0.0, "first_round": 5}  # GCFL with splits, in the engine
 
 
 def engine_seconds(case: Case, name: str, rounds: int) -> float:
-    """Of the training loop, as it records them itself."""
+    """Return the seconds of the training loop as it records them."""
     federation = case.federation("gcn", propagate=not registry.declaration("method", name).rebuilds, **SETTINGS)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
     method = method_of(federation, backbone, name, **(CLUSTERS if name.startswith("gcfl") else {}))
@@ -44,7 +45,7 @@ def engine_seconds(case: Case, name: str, rounds: int) -> float:
 def plain_loops(
     plan: oracle.Plan, initial: dict[str, torch.Tensor]
 ) -> dict[str, Callable[[], plain_strategies.Strategy]]:
-    """The plain strategies, by the name of their method; GCFL's never split, for they would try all cuts."""
+    """Return the plain strategies by method; the plain GCFL never splits because it would try all cuts."""
     never = plan.rounds
     return {
         "fedavg": plain_strategies.Strategy,
@@ -59,7 +60,7 @@ def plain_loops(
 
 
 def measure(case: Case, methods: list[str], rounds: int, plain_rounds: int, repeats: int) -> None:
-    """Prints a line for each method."""
+    """Print one line per method."""
     federation = case.federation("gcn", **SETTINGS)
     initial = backbone_of(federation, "gcn", **SETTINGS).initial(torch_stream(SEED, "initialisation"))
     plan = oracle.Plan("gcn", SETTINGS, rounds=plain_rounds, local_epochs=LOCAL_EPOCHS)

@@ -1,25 +1,25 @@
-"""Which tests on pairs of components a run takes: the option `--pairs` of pytest.
+"""Selection of the tests on pairs of components: the option `--pairs` of pytest.
 
-core (the default): all but those on pairs beyond the core (`pairs`)
-all: all
-3/10: the third of ten parts of those beyond the core, and no other test
+core (the default): all tests except those on pairs beyond the core (`pairs`)
+all: all tests
+3/10: the third of ten parts of the tests on pairs beyond the core, and no other test
 """
 
 import pytest
 
 BEYOND_CORE = "beyond_core"
-"""The marker of a test on such a pair; its argument numbers the pair."""
+"""Marker of a test on a pair beyond the core; its argument is the number of the pair."""
 
 
 def chosen(number: int | None, wanted: str) -> bool:
-    """Whether a run takes a test.
+    """Return whether a run takes a test.
 
     Args:
-        number: of its pair, where that is beyond the core; None: of all other tests.
-        wanted: `--pairs`.
+        number: number of the test's pair if the pair is beyond the core; None for all other tests.
+        wanted: value of `--pairs`.
 
     Raises:
-        pytest.UsageError: there is no such choice.
+        pytest.UsageError: unknown value of `--pairs`.
     """
     if wanted in ("all", "core"):
         return wanted == "all" or number is None
@@ -30,7 +30,7 @@ def chosen(number: int | None, wanted: str) -> bool:
 
 
 def choose(items: list[pytest.Item], wanted: str) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """The tests that a run takes, and those that it leaves out."""
+    """Return the tests that a run takes, and the tests that it leaves out."""
     markers = [item.get_closest_marker(BEYOND_CORE) for item in items]
     taken = [chosen(marker.args[0] if marker else None, wanted) for marker in markers]
     both = list(zip(items, taken, strict=True))

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:
-    """The offline mirror of raw datasets; tests that need it are skipped where it is missing."""
+    """The offline mirror of raw datasets; without it, the tests that need it are skipped."""
     folder = Path(os.environ.get("FGLBENCH_MIRROR") or ROOT / "../shared/datasets/raw").resolve()
     if not folder.is_dir():
         pytest.skip(f"no dataset mirror at {folder}; set FGLBENCH_MIRROR to a folder laid out as docs/data.md says")
@@ -39,7 +39,7 @@ def mirror() -> Path:
 
 @pytest.fixture
 def own_components(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Components folders that a test adds are gone after it."""
+    """Remove the component folders that a test added, after the test."""
     monkeypatch.setattr(registry, "_extra_folders", [])
     read_again()
     yield
@@ -48,7 +48,7 @@ def own_components(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def tiny_graph() -> Graph:
-    """Eight nodes in two classes: a triangle 0-1-2 with a tail 3, a path 4-5-6, and 7 alone."""
+    """Eight nodes in two classes: a triangle 0-1-2 with node 3 attached to 2, a path 4-5-6, and the isolated node 7."""
     edges, cleaning = canonical_edges(np.array([[0, 0, 1, 2, 4, 5], [1, 2, 2, 3, 5, 6]]), 8)
     features = np.zeros((8, 3), dtype=np.float32)
     features[[0, 1, 2, 6], 0] = 1
@@ -67,7 +67,7 @@ def tiny_graph() -> Graph:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 kB; needs the right to mount one."""
+    """A file system of 256 kB; tests that need it are skipped without the permission to mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     try:

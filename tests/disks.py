@@ -1,4 +1,4 @@
-"""Disks that refuse, for tests: a small file system in memory that is full or read-only."""
+"""Full and read-only disks for tests: small file systems in memory."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ def mount(folder: Path, options: str) -> None:
 
 
 def fill(folder: Path) -> None:
-    """Leaves no room but for a few files without content."""
+    """Fill the disk; only a few empty files still fit."""
     try:
         with (folder / "ballast").open("wb", buffering=0) as stream:
             while stream.write(b"0" * 4096):
@@ -20,5 +20,5 @@ def fill(folder: Path) -> None:
 
 
 def make_read_only(folder: Path) -> None:
-    """From now on nothing can be written there, by nobody."""
+    """Remount the disk read-only, for root as well."""
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True, capture_output=True)

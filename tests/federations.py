@@ -29,26 +29,26 @@ from fglbench.storage import fingerprint, hash_file, write_json, write_npz
 from fglbench.tasks import task_of
 
 NONE, TRAIN, VAL, TEST = range(4)
-SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}  # gcfl and gcfl+ split whenever they can
+SPLITTING = {"first_round": 1, "eps1": 10.0, "eps2": 0.0}  # gcfl and gcfl+ split at every opportunity
 TASK = task_of({})
 
-torch.set_num_threads(1)  # threads that wait for each other on tiny tensors are many times slower
+torch.set_num_threads(1)  # several threads are many times slower on tiny tensors
 
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, who holds which node, and every node's role, as `split` stores them.
+    """A graph, the nodes of each client and the role of every node, as `split` stores them.
 
     Attributes:
         graph: the whole graph.
-        nodes: [N] global ids, client by client.
-        ptr: [C + 1].
-        role: [N].
-        folder: where the stages' files of this case are.
-        filled: whether sparse features are propagated in preprocessing, so that tiny graphs take both ways; None leaves
-            it to preprocessing.
-        copy: [N] bool, which rows are copies; None: nodes have no owners.
-        pairs: of links, where these are predicted.
+        nodes: [N] int64, global ids, client by client.
+        ptr: [C + 1] int64, start of each client in `nodes`.
+        role: [N] int8, role of each node.
+        folder: folder of the stages' files of this case.
+        filled: whether preprocessing propagates sparse features, so that tests cover both paths on tiny graphs; None
+            lets preprocessing decide.
+        copy: [N] bool, whether a row is a copy; None if nodes have no owners.
+        pairs: node pairs of link prediction; None for other tasks.
     """
 
     graph: Graph
@@ -76,7 +76,7 @@ class Case:
         return folder
 
     def preprocessed_folder(self, spec: dict[str, Any]) -> Path:
-        """Runs preprocessing for one specification."""
+        """Run preprocessing for one specification and return the folder of seed 0."""
         folder = self.folder / f"prepared-{fingerprint(spec)}-{self.filled}"
         chosen = (
             worth_propagating if self.filled is None else lambda features, *_: self.filled or not sp.issparse(features)
@@ -88,7 +88,14 @@ class Case:
     def federation(
         self, backbone: str = "gcn", *, inductive: bool = False, propagate: bool = True, **settings: Any
     ) -> Federation:
-        """The federation that a backbone with these settings trains on; `propagate`: whether ahead, where that pays."""
+        """Return the federation for a backbone with these settings.
+
+        Args:
+            backbone: name of the backbone.
+            inductive: whether the setting is inductive.
+            propagate: whether preprocessing propagates features in advance if this pays off.
+            settings: settings of the backbone.
+        """
         resolved: Any = registry.declaration("backbone", backbone).settings(**settings)
         spec = {**resolved.propagation().spec(), "features": "raw", **({"setting": "inductive"} if inductive else {})}
         spec |= {} if propagate else {"propagate": False}
@@ -98,14 +105,22 @@ class Case:
 def case_of(
     graph: Graph, parts: Sequence[np.ndarray], role: np.ndarray, folder: Path, copy: np.ndarray | None = None
 ) -> Case:
-    """Args: parts, the global ids of each client; role [num_nodes] of the whole graph; copy, see `Case`."""
+    """Return the case of a graph and its clients.
+
+    Args:
+        graph: the whole graph.
+        parts: global ids of each client.
+        role: [num_nodes], role of each node of the whole graph.
+        folder: folder of the case.
+        copy: see `Case`.
+    """
     nodes = np.concatenate(parts).astype(np.int64)
     ptr = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     return Case(graph, nodes, ptr, role[nodes].astype(np.int8), folder, filled=False, copy=copy)
 
 
 def with_links(case: Case, folder: Path, ratios: Ratios = (0.6, 0.2, 0.2)) -> Case:
-    """The same clients, whose edges have roles instead of their nodes."""
+    """Return the same clients for link prediction: their edges have roles instead of their nodes."""
     edges = induced_edges(case.graph, case.nodes, case.ptr, case.copy)
     stream = np.random.default_rng(11)
     pairs, _ = draw_pairs(edges, case.nodes, case.ptr, case.graph.edges, ratios, stream)
@@ -113,7 +128,7 @@ def with_links(case: Case, folder: Path, ratios: Ratios = (0.6, 0.2, 0.2)) -> Ca
 
 
 def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int, *, sparse: bool) -> Graph:
-    """A random graph whose labels show in its features; its last node has no edge."""
+    """Return a random graph with features that depend on the labels; its last node has no edge."""
     stream = np.random.default_rng(seed)
     labels = stream.permutation(np.arange(nodes) % classes).astype(np.int64)
     pairs, cleaning = canonical_edges(stream.integers(0, nodes - 1, size=(2, edges)), nodes)
@@ -124,7 +139,7 @@ def random_graph(nodes: int, features: int, classes: int, edges: int, seed: int,
 
 
 def tiny_case(folder: Path, *, sparse: bool = True, sizes: Sequence[int] = (13, 10, 7)) -> Case:
-    """Interleaved clients of so many nodes; the last client has no edge, others have isolated nodes."""
+    """Return interleaved clients of these sizes; the last client has no edge, others have isolated nodes."""
     nodes, last = sum(sizes), len(sizes) - 1
     graph = random_graph(nodes, 7, 3, 2 * nodes, seed=1, sparse=sparse)
     owner = np.random.default_rng(2).permutation(np.repeat(np.arange(len(sizes)), sizes))
@@ -141,10 +156,10 @@ BEYOND_A_COVER = ("overlapping", "copies", "uncovered")
 
 
 def beyond_a_cover(kind: str, folder: Path) -> Case:
-    """Three clients of 48 nodes, 12 of them in no client or in several.
+    """Return three clients of a graph with 48 nodes; 12 nodes belong to no client or to several.
 
-    "overlapping": each of the 12 is at two clients, or at all three. "copies": the same, the first of them owns it.
-    "uncovered": no client has them.
+    "overlapping": two or three clients hold each of the 12 nodes. "copies": the same, and the first holder owns the
+    node. "uncovered": no client holds the 12 nodes.
     """
     graph = random_graph(48, 7, 3, 130, seed=5, sparse=True)
     stream = np.random.default_rng(6)
@@ -163,7 +178,7 @@ def beyond_a_cover(kind: str, folder: Path) -> Case:
 
 
 def changed_unseen(case: Case, folder: Path) -> Case:
-    """The same clients and roles with other features, labels and edges of all validation and test nodes."""
+    """Return the same clients and roles with new features, labels and edges of all validation and test nodes."""
     stream = np.random.default_rng(5)
     graph, role = case.graph, np.zeros(case.graph.num_nodes, dtype=np.int8)
     role[case.nodes] = case.role
@@ -184,7 +199,7 @@ def changed_unseen(case: Case, folder: Path) -> Case:
 def make_split(
     graph: Graph, folder: Path, *, clients: int, held_out: float | None = None, scheme: str = "random"
 ) -> tuple[Path, Path]:
-    """Stores a graph and splits it for seed 0 by the real stage; returns the folders of both."""
+    """Store a graph, split it for seed 0 with the real stage, and return the folders of graph and split."""
     save_graph(graph, folder / "graph", {})
     spec = {"dataset": "tiny", "scheme": scheme, "clients": clients, "settings": {}, "split": {"held_out": held_out}}
     split(folder / "graph", spec, [0], folder / "split")
@@ -192,24 +207,24 @@ def make_split(
 
 
 def made_of(federation: Federation) -> Propagated:
-    """The answer to the one request that preprocessing answered."""
+    """Return preprocessing's answer to its only request."""
     (answer,) = federation.made.values()
     return answer
 
 
 def backbone_of(federation: Federation, name: str, **settings: Any) -> Backbone:
-    """A registered backbone for a federation."""
+    """Return a registered backbone for a federation."""
     resolved = registry.declaration("backbone", name).settings(**settings)
     return registry.module("backbone", name).Backbone(resolved, federation.num_features, federation.classes)
 
 
 def method_of(federation: Federation, backbone: Backbone, name: str, **settings: Any) -> Method:
-    """A registered method for a federation."""
+    """Return a registered method for a federation."""
     resolved = registry.declaration("method", name).settings(**settings)
     return registry.module("method", name).Method(resolved, backbone, federation)
 
 
 def schedule_of(**changes: Any) -> Schedule:
-    """3 rounds of 2 epochs, else the configuration's defaults."""
+    """Return a schedule of 3 rounds and 2 local epochs, with the configuration's other defaults."""
     training = {**Training().model_dump(exclude={"hidden", "dropout"}), "rounds": 3, "local_epochs": 2}
     return Schedule(**{**training, "evaluate": "aggregated", "selection_mean": "pooled", **changes})

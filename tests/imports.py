@@ -1,4 +1,4 @@
-"""The import graph of the packages. `python tests/imports.py` draws it anew on the page on architecture."""
+"""The import graph of the packages. `python tests/imports.py` updates its diagram in docs/architecture.md."""
 
 import ast
 from pathlib import Path
@@ -34,17 +34,17 @@ LAYERS = (
     "settings",
     "errors",
 )
-"""From the top down: a package imports from those that follow it, and from itself."""
+"""Packages from top to bottom: a package may import from itself and from the packages after it."""
 NO_LAYER = {"__init__", "__main__"}
 
 
 def package_of(path: Path) -> str:
-    """The package, or the module beside the packages, that a file of the suite belongs to."""
+    """Return the package of a file, or the name of a module outside the packages."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def imported(path: Path) -> set[str]:
-    """The packages of the suite that a file imports from, also inside functions and for types alone."""
+    """Return the packages of the suite that a file imports, including imports inside functions and for types."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -58,7 +58,7 @@ def imported(path: Path) -> set[str]:
 
 
 def import_graph() -> dict[str, dict[str, set[str]]]:
-    """For every package its files, and for each file the packages that it imports from."""
+    """Return the imported packages by package and file."""
     graph: dict[str, dict[str, set[str]]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         graph.setdefault(package_of(path), {})[str(path.relative_to(SOURCE))] = imported(path)
@@ -66,7 +66,7 @@ def import_graph() -> dict[str, dict[str, set[str]]]:
 
 
 def diagram() -> str:
-    """A Mermaid chart of the packages: arrows are imports, without those that a chain of others implies."""
+    """Return a Mermaid chart with an arrow per import; imports that a chain of others implies are left out."""
     edges = nx.DiGraph()
     edges.add_nodes_from(LAYERS)
     for package, files in import_graph().items():
@@ -80,7 +80,7 @@ def diagram() -> str:
 
 
 def redrawn(page: str) -> str:
-    """The page with the diagram of today's imports."""
+    """Return the page with the diagram of the current imports."""
     before, rest = page.split("```mermaid", 1)
     return before + diagram() + rest.split("```", 1)[1]
 

@@ -1,4 +1,4 @@
-"""Kills of running workflows, for tests and the soak benchmark: a job, Snakemake itself, or everything at once."""
+"""Kills of running workflows, for tests and the soak benchmark: one job, Snakemake, or all processes."""
 
 import os
 import random
@@ -16,7 +16,7 @@ _WEIGHTS = (6, 3, 2)
 
 
 class Workflow:
-    """One Snakemake on `my.yaml` in a folder; its processes are known by a variable in their environment."""
+    """One Snakemake process on `my.yaml` in a folder; a variable in the environment identifies its processes."""
 
     def __init__(self, folder: Path, *arguments: str):
         self.token = uuid.uuid4().hex
@@ -38,21 +38,21 @@ class Workflow:
             )
 
     def jobs(self) -> list[int]:
-        """The process ids of everything that Snakemake started, also of what outlived it."""
+        """Return the process ids of all jobs that Snakemake started, including jobs that outlived it."""
         wanted = f"TOKEN_OF_TEST={self.token}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                # A process that ended but was not waited for has an empty environment.
+                # A zombie process has an empty environment.
                 if wanted in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
                 continue
-        # Parents first: a training process that is killed before the job that looks after it looks out of memory.
+        # Parents come first: a job that still runs would record its killed training process as out of memory.
         return sorted((pid for pid in found if pid != self.process.pid), key=_is_looked_after)
 
     def kill(self, what: str, choice: random.Random) -> bool:
-        """`kill -9`; false where there was nothing of the kind."""
+        """Send SIGKILL to the chosen processes; return False if there was none."""
         jobs = self.jobs()
         if what == "job":
             own = [pid for pid in jobs if not _is_looked_after(pid)]
@@ -76,9 +76,9 @@ class Workflow:
 
 
 def _is_looked_after(pid: int) -> bool:
-    """Whether a process only trains for a job, which records how it ends; killing it is an outcome, not a fault."""
+    """Return whether a job supervises this training process; killing such a process is an outcome, not a fault."""
     try:
-        return b"_train_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"train_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
@@ -91,21 +91,21 @@ def run_with_kills(
     *arguments: str,
     after_each: Callable[[], None] = lambda: None,
 ) -> int:
-    """Gives one command again and again, killing at random moments, until it ends well.
+    """Repeat one command, killed at random moments, until it succeeds.
 
     Args:
-        folder: with `my.yaml`.
-        choice: decides moments and victims.
-        kills: at most; after them the command is left alone.
-        pause_s: shortest and longest time between two kills.
-        arguments: of Snakemake.
+        folder: folder with `my.yaml`.
+        choice: generator of moments and victims.
+        kills: largest number of kills; afterwards the command runs undisturbed.
+        pause_s: shortest and longest time between two kills, in seconds.
+        arguments: arguments of Snakemake.
         after_each: called after every kill.
 
     Returns:
         The number of kills.
 
     Raises:
-        RuntimeError: the command failed although nothing was killed while it ran.
+        RuntimeError: the command failed although no process was killed while it ran.
     """
     done = 0
     while True:

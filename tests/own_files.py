@@ -1,9 +1,9 @@
-"""Users' component files in tests."""
+"""Component files of users in tests."""
 
 from fglbench import registry
 
 
 def read_again() -> None:
-    """Forgets what was read of component files, because a test has changed, added or removed one."""
+    """Clear the caches of component files after a test has changed, added or removed one."""
     for cached in (registry._files, registry.declaration, registry.module):
         cached.cache_clear()

@@ -1,8 +1,8 @@
-"""Which pairs of components the tests train.
+"""Pairs of components that the tests train.
 
-Pairs multiply with components, so a plain run takes a core that grows with their sum: every method with its default
-backbone and with another one, dealt in turn, and every backbone with the default method; likewise of methods and
-schemes. What a run takes says `--pairs` (`chosen_pairs`).
+The number of pairs grows with the product of the numbers of components, so the default run takes a core that grows with
+their sum: every method with its default backbone and with one other backbone, assigned in turn, and every backbone with
+the default method; likewise for methods and schemes. The option `--pairs` (`chosen_pairs`) selects other tests.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,14 +30,14 @@ NEEDED: dict[str, dict[str, Any]] = {"fedbn": {"norm": "batch"}}
 
 
 def needed(method: str, backbone: str) -> dict[str, Any]:
-    """Those of a pair, where the backbone knows them."""
+    """Return the settings that a method needs of a backbone, if the backbone has all of them."""
     own, known = NEEDED.get(method, {}), registry.declaration("backbone", backbone).settings.model_fields
     return own if own.keys() <= known.keys() else {}
 
 
 @cache
 def not_applicable(method: str, backbone: str) -> str | None:
-    """Why a pair makes no sense with the default settings of both, but for those needed; None where it does."""
+    """Return why a pair does not apply; None if it does. Both have default settings, except for needed ones."""
     federation = Federation(
         ptr=np.array([0, 2]),
         labels=np.array([0, 1]),
@@ -50,7 +50,7 @@ def not_applicable(method: str, backbone: str) -> str | None:
 
 
 def _schemes(method: str) -> list[str]:
-    """The schemes whose federations a method can train on; a centralised one needs the whole graph as one client."""
+    """Return the schemes that a method can train on; a centralised method needs the whole graph as one client."""
     central = registry.declaration("method", method).constants.get("CENTRALISED", False)
     return ["whole"] if central else SCHEMES
 
@@ -62,29 +62,29 @@ SCHEMES_OF: dict[str, Sequence[str]] = {method: _schemes(method) for method in M
 
 
 def pairs(partners: Mapping[str, Sequence[str]]) -> list[Pair]:
-    """Every name with every partner that it has."""
+    """Return every name with each of its partners."""
     return [(name, partner) for name, its in partners.items() for partner in its]
 
 
 def default_partner(partners: Mapping[str, Sequence[str]], name: str, default: str) -> str:
-    """The default one where the name has it, else its first."""
+    """Return the default partner if the name has it, else its first partner."""
     return default if default in partners[name] else partners[name][0]
 
 
 def dealt(partners: Mapping[str, Sequence[str]], turn: int) -> list[Pair]:
-    """Every name with one partner: names in a row have different ones, and over turns a name has all of its own."""
+    """Return every name with one partner: neighbours get different ones, and over all turns a name gets all its own."""
     return [(name, its[(place + turn) % len(its)]) for place, (name, its) in enumerate(partners.items())]
 
 
 def core(partners: Mapping[str, Sequence[str]], default_name: str, default: str) -> set[Pair]:
-    """Every name with its default partner and with another one, and every partner with the default name."""
+    """Return every name with its default partner and with another one, and every partner with the default name."""
     first = {(name, default_partner(partners, name, default)) for name in partners}
     others = {name: [one for one in its if (name, one) not in first] or its for name, its in partners.items()}
     return first | set(dealt(others, 0)) | {(default_name, one) for one in partners[default_name]}
 
 
 def in_each_way(ways: Iterable[Way]) -> list[tuple[str, str, Way]]:
-    """A covering design: every method and every backbone occurs in every way, with partners dealt in turn."""
+    """Return a covering design: every method and every backbone occurs in every way, with partners assigned in turn."""
     rows = []
     for turn, way in enumerate(ways):
         found = dealt(BACKBONES_OF, turn)
@@ -103,12 +103,12 @@ CORE_ON_SCHEMES = core(SCHEMES_OF, DEFAULT_METHOD, DEFAULT_SCHEME)
 def parameters(
     found: Iterable[Any], is_core: Callable[[Any], bool], name_of: Callable[[Any], str] = "-".join
 ) -> list[Any]:
-    """Parameter sets of a test, one a pair; those beyond the core are marked and numbered.
+    """Return the parameter sets of a test, one per pair; pairs beyond the core are marked and numbered.
 
     Args:
         found: tuples of values, or single values.
-        is_core: whether a plain run takes it.
-        name_of: its name in the test's.
+        is_core: whether the default run takes a pair.
+        name_of: id of a pair in the name of the test.
     """
     return [
         pytest.param(

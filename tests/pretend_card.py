@@ -1,20 +1,21 @@
-"""A card to test on where there is none: what CUDA would refuse, refused on the CPU.
+"""A simulated GPU for tests on machines without one: operations that CUDA refuses fail on the CPU as well.
 
-Inside `pretend_card()` "cuda" names a second place for tensors. They are CPU tensors whose memory is marked as the
-card's, so operations are the CPU's own, bit by bit, and a view or gradient is where the tensor is that it comes from:
+Inside `pretend_card()`, "cuda" names a second device for tensors. Its tensors are CPU tensors whose memory is marked as
+GPU memory. Operations are therefore bitwise those of the CPU, and a view or gradient is on the device of its source:
 
-    - `tensor.device` and `is_cuda` tell the place. `to`, `cpu` and `cuda` copy to it, functions that take `device=`
-      make tensors there. torch.cuda has a card. A `torch.Generator("cuda")` draws what one of the CPU draws.
-    - Every operation of ATen, those of backward passes too, refuses tensors of both places at once. As on CUDA, a
-      tensor of the card takes indices of the CPU (`x[rows]`, but not `index_select`, `index_add_`, ...), `copy_` takes
-      anything, and operations that work entry by entry take tensors of the CPU that have no dimension.
-    - Tensors refuse generators of the other place, and those of the card refuse `numpy()`, and so all that NumPy does.
-    - Fused optimisers refuse lists of tensors that differ in type, shape or order in memory.
+    - `tensor.device` and `is_cuda` report the device. `to`, `cpu` and `cuda` copy to it, and functions with `device=`
+      create tensors on it. torch.cuda reports one GPU. `torch.Generator("cuda")` draws the same numbers as a CPU
+      generator.
+    - Every operation of ATen, including those of backward passes, refuses tensors of both devices at once. As on CUDA,
+      a GPU tensor accepts CPU indices (`x[rows]`, but not `index_select`, `index_add_`, ...), `copy_` accepts all
+      tensors, and elementwise operations accept zero-dimensional CPU tensors.
+    - Tensors refuse generators of the other device. GPU tensors refuse `numpy()`, and with it all NumPy functions.
+    - Fused optimisers refuse lists of tensors that differ in dtype, shape or memory layout.
 
-What it cannot tell: whether CUDA has a kernel for an operation, and for which types, indices and strides (sparse
-products are cuSPARSE's, fused optimisers have kernels of their own; here those of the CPU run); what kernels refuse,
-such as an index out of range; how numbers differ, by the order of sums, TF32 and random streams; whether an algorithm
-repeats its bits; streams, memory and time. Zeros that autograd makes for outputs which nothing used count as the CPU's.
+The simulation does not cover: missing CUDA kernels for an operation, dtype, index or stride (sparse products use
+cuSPARSE and fused optimisers have kernels of their own; here the CPU kernels run); errors inside kernels, such as an
+index out of range; numerical differences from the order of sums, TF32 and random streams; nondeterministic algorithms;
+streams, memory and time. Zeros that autograd creates for unused outputs count as CPU tensors.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,11 +36,11 @@ CPU = torch.device("cpu")
 _COPIES = {"aten::copy_", "aten::_to_copy"}
 _INDEXED = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 _TAKE_SCALARS = {"aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::where", *_INDEXED}
-_FUSED = {"aten::_fused_adam_": 4, "aten::_fused_sgd_": 2}  # lists of tensors that must match
+_FUSED = {"aten::_fused_adam_": 4, "aten::_fused_sgd_": 2}  # number of tensor lists that must match
 
 
 class _Generator(torch.Generator):
-    """A generator of either place; all draw on the CPU."""
+    """A generator of either device; both draw on the CPU."""
 
     def __new__(cls, device: Any = "cpu") -> "_Generator":
         return super().__new__(cls)
@@ -53,11 +54,11 @@ class _Generator(torch.Generator):
         return CARD if self in _generators else CPU
 
 
-_generators: WeakSet[_Generator] = WeakSet()  # those of the card
+_generators: WeakSet[_Generator] = WeakSet()  # generators of the simulated GPU
 
 
 def _memory(tensor: Tensor) -> list[torch.UntypedStorage]:
-    """What a tensor's entries, and indices of a sparse one, are kept in; the same objects for all views of it."""
+    """Return the storages of a tensor's values and, for a sparse tensor, indices; all views share these objects."""
     if tensor.layout is torch.strided:
         return [tensor.untyped_storage()]
     parts = (
@@ -69,19 +70,19 @@ def _memory(tensor: Tensor) -> list[torch.UntypedStorage]:
 
 
 def on_card(tensor: Tensor) -> bool:
-    """Whether a tensor is on the pretended card."""
+    """Return whether a tensor is on the simulated GPU."""
     return any(getattr(memory, "_on_card", False) for memory in _memory(tensor))
 
 
 def _place(tensor: Tensor, device: torch.device) -> Tensor:
-    """Says where a tensor is whose memory is nobody else's."""
+    """Mark the device of a tensor whose memory no other tensor shares."""
     for memory in _memory(tensor):
         memory._on_card = device.type == "cuda"  # type: ignore[attr-defined]
     return tensor
 
 
 class _Moved(torch.autograd.Function):
-    """A copy of a tensor in the other place; its gradient goes back."""
+    """A copy of a tensor on the other device; its gradient returns to the first device."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, device: torch.device) -> Tensor:
@@ -102,7 +103,7 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 class _Rules(TorchDispatchMode):
-    """Refuses what CUDA refuses, and says of every result where it is."""
+    """Refuse what CUDA refuses, and mark the device of every result."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -127,7 +128,7 @@ class _Rules(TorchDispatchMode):
 def _check_generator(func: Any, generator: torch.Generator | None, card: bool) -> None:
     if generator is None:
         return
-    # What arrives here is another Python object for the same generator.
+    # Dispatch passes another Python object for the same generator.
     if card != any(generator._cdata == own._cdata for own in _generators):  # type: ignore[attr-defined]
         expected, found = ("cuda", "cpu") if card else ("cpu", "cuda")
         raise RuntimeError(f"{func}: expected a '{expected}' device type for generator but found '{found}'")
@@ -146,7 +147,7 @@ def _check_places(func: Any, name: str, args: Any, tensors: list[Tensor]) -> Non
 
 
 def _check_fused(name: str, args: Any) -> None:
-    """As `check_fast_path_restrictions` of torch's ForeachUtils.h."""
+    """Check lists of tensors as `check_fast_path_restrictions` of torch's ForeachUtils.h does."""
     for matching in zip(*(own for own in args[: _FUSED[name]] if own), strict=True):
         first = matching[0]
         for tensor in matching:
@@ -158,12 +159,12 @@ def _check_fused(name: str, args: Any) -> None:
 
 
 def _dense(tensor: Tensor) -> bool:
-    """Whether a tensor fills its part of memory without gaps and overlaps, in whatever order."""
+    """Return whether a tensor fills its part of memory without gaps and overlaps, in any order of dimensions."""
     return tensor.permute(sorted(range(tensor.dim()), key=tensor.stride, reverse=True)).is_contiguous()
 
 
 def _named(device: Any) -> torch.device:
-    """The place of a device as `torch.device` takes it, a number being a card's."""
+    """Return the device for a value that `torch.device` accepts; a number names a GPU."""
     return CARD if isinstance(device, int) or torch.device(device).type == "cuda" else CPU
 
 
@@ -214,7 +215,7 @@ def _as_tensor(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @contextmanager
 def pretend_card() -> Iterator[torch.device]:
-    """Inside, torch has one card. Yields its device."""
+    """Give torch one simulated GPU inside the context; yield its device."""
     cuda = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,

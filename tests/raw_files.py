@@ -1,4 +1,4 @@
-"""Small raw files in the layouts of GraphSAINT and OGB, made up, for datasets whose published ones are not at hand."""
+"""Small synthetic raw files in the layouts of GraphSAINT and OGB, for datasets without local copies."""
 
 import gzip
 import json
@@ -18,7 +18,14 @@ NODES, FEATURES, CLASSES = 40, 6, 4
 
 @dataclass(frozen=True)
 class Content:
-    """What the files say: `pairs` [2, entries], a duplicate and a self-loop among them; `labels` -1 where unknown."""
+    """Content of the raw files.
+
+    Attributes:
+        pairs: [2, entries], edges with a duplicate and a self-loop.
+        features: [nodes, features] float32.
+        labels: [nodes], -1 for unknown labels.
+        roles: node ids by role.
+    """
 
     pairs: np.ndarray
     features: np.ndarray
@@ -27,7 +34,7 @@ class Content:
 
 
 def content(*, both: bool, unlabelled: int = 0) -> Content:
-    """40 nodes in 4 classes with an official split; every edge in one direction, or in `both`."""
+    """Return 40 nodes in 4 classes with an official split; every edge has one direction, or both with `both`."""
     stream = np.random.default_rng(3)
     keys = np.unique(stream.integers(0, NODES * NODES, 150))
     pairs = np.stack([keys // NODES, keys % NODES])
@@ -42,7 +49,7 @@ def content(*, both: bool, unlabelled: int = 0) -> Content:
 
 
 def write_graphsaint(made: Content, folder: Path) -> None:
-    """`adj_full.npz`, `feats.npy` (float64), `class_map.json` and `role.json`."""
+    """Write `adj_full.npz`, `feats.npy` (float64), `class_map.json` and `role.json`."""
     folder.mkdir(parents=True)
     ones = np.ones(made.pairs.shape[1], dtype=bool)
     sp.save_npz(folder / "adj_full.npz", sp.csr_matrix((ones, tuple(made.pairs)), shape=(NODES, NODES)))
@@ -53,7 +60,7 @@ def write_graphsaint(made: Content, folder: Path) -> None:
 
 
 def write_ogb(made: Content, folder: Path, kind: str, *, binary: bool) -> None:
-    """`raw/` as tables or arrays, and `split/<kind>/`."""
+    """Write `raw/` as text tables or binary arrays, and `split/<kind>/`."""
     (folder / "raw").mkdir(parents=True)
     (folder / "split" / kind).mkdir(parents=True)
     labels = np.where(made.labels < 0, np.nan, made.labels).reshape(-1, 1)
@@ -73,13 +80,13 @@ def write_ogb(made: Content, folder: Path, kind: str, *, binary: bool) -> None:
 
 
 def write_table(path: Path, table: np.ndarray) -> None:
-    """A table without a heading."""
+    """Write a gzipped CSV file without a header."""
     with gzip.open(path, "wt") as stream:
         np.savetxt(stream, table, delimiter=",", fmt="%.9g" if table.dtype.kind == "f" else "%d")
 
 
 def announce(monkeypatch: pytest.MonkeyPatch, name: str, made: Content, **changes: Any) -> None:
-    """Makes the catalogue expect these files instead of the published ones."""
+    """Replace the published sizes in the catalogue by those of these files."""
     sizes = Counts(NODES, made.pairs.shape[1], FEATURES, CLASSES)
     spec = replace(catalogue.get(name), counts=sizes, announced=Announced(made.pairs.shape[1], raw_mb=1), **changes)
     monkeypatch.setitem(catalogue.CATALOGUE, name, spec)

@@ -1,4 +1,4 @@
-"""`python -m fglbench` is `fglbench`."""
+"""Entry point of `python -m fglbench`, which is the same as `fglbench`."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """The command line: `fglbench list|describe|train|export|compare|archive|tune|new|verify|doctor`.
 
-A command imports what it needs when it runs, so that `fglbench list` starts at once and without torch.
+A command imports what it needs when it runs. So `fglbench list` starts at once, without importing torch.
 """
 
 import argparse
@@ -29,11 +29,15 @@ COMMANDS = {
 }
 
 EARLIER = {"pack": "archive"}
-"""Commands by the names that they had; they work as before, with a note."""
+"""Earlier names of commands, which still work and print a note, and the present names."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+    """Return the parser of the command line.
+
+    Returns:
+        A parser with all commands and their options. The parsed options hold the command's function as `run`.
+    """
     top = argparse.ArgumentParser("fglbench", description="A benchmark of federated graph learning.")
     top.add_argument("--version", action="version", version=f"fglbench {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -61,7 +65,7 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _age_of_process() -> float:
-    """Seconds since this process started, so that its imports count; 0 where the system does not tell."""
+    """Return the seconds since this process started, with its imports; 0 if the system does not report them."""
     try:
         started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started
@@ -70,7 +74,14 @@ def _age_of_process() -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; a known error is one message on standard error and exit status 1."""
+    """Run a command; print a known error as one message on standard error.
+
+    Args:
+        arguments: the arguments after the program's name; None: those of this process.
+
+    Returns:
+        Exit status: the command's own; 1 after a known error, 0 if the reader closed the output, 130 if interrupted.
+    """
     show_anything()
     args = parser().parse_args(arguments)
     if now := EARLIER.get(args.command):
@@ -82,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fglbench {args.command}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. Python would complain once more when it closes the stream.
+        # A reader such as `head` closed the pipe. Without this, Python would print a second error at exit.
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
-"""The exception types of the suite and the wording they share.
+"""Exception types of the package and the text that their messages share.
 
-Every message says what is wrong, where, the value seen, the valid ones with the closest match, and the next step.
+Every message names the problem, its place, the given value, the valid values with the closest match, and the next step.
 """
 
 import re
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 
 
 class FglbenchError(Exception):
-    """Base of every error that a user can act on; the command line prints it without a traceback."""
+    """Base class of all errors that a user can fix; the command line prints them without a traceback."""
 
 
 class ConfigError(FglbenchError):
-    """Everything wrong with a configuration, in one report.
+    """All problems of a configuration, in one report.
 
     Args:
-        problems: one sentence per problem, each naming its file and key.
+        problems: one sentence per problem; each names its file and key.
     """
 
     def __init__(self, problems: list[str]):
@@ -25,15 +25,15 @@ class ConfigError(FglbenchError):
 
 
 class DataError(FglbenchError):
-    """A dataset is missing, incomplete, altered, or cannot serve the request."""
+    """A dataset is missing, incomplete or altered, or unsuitable for the request."""
 
 
 class ResourceError(DataError):
-    """A dataset takes more disk or memory than this machine has."""
+    """A dataset needs more disk space or memory than this machine has."""
 
 
 class PartitionError(FglbenchError):
-    """The asked partition or split cannot be made."""
+    """The requested partition or split is impossible."""
 
 
 class StorageError(FglbenchError):
@@ -41,17 +41,24 @@ class StorageError(FglbenchError):
 
 
 class DiskError(StorageError):
-    """A disk is full or may not be written; what was there before is untouched."""
+    """A disk is full or not writable; existing files are unchanged."""
 
 
 class ComponentError(FglbenchError):
-    """A method, backbone, partition scheme or sampler is unknown, or its file does not keep the contract."""
+    """A component (such as a method or a backbone) is unknown, or its file breaks the contract of its kind."""
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """The tail of an "unknown name" message: the valid name that is meant or closest, where one is, else all of them.
+    """Return the end of an "unknown name" message: a suggestion, and the valid names.
 
-    A word that another library has for a valid name leads to it.
+    Names that other libraries use for a valid name are recognised, see `SYNONYMS`.
+
+    Args:
+        value: the unknown name.
+        choices: the valid names.
+
+    Returns:
+        "Did you mean '<name>'? Valid: <names>."; without the question if no valid name is close.
     """
     from rapidfuzz import process
 
@@ -65,7 +72,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 SYNONYMS = {
     # devices
     "cuda": "gpu nvidia rocm hip",
-    "cpu": "mps metal xpu",  # of other makers' cards, which the suite does not use
+    "cpu": "mps metal xpu",  # GPUs of other vendors, which the package does not use
     # metrics
     "accuracy": "acc testacc top1",
     "f1_macro": "f1 f1score fscore macrof1",
@@ -106,11 +113,23 @@ SYNONYMS = {
     "arxiv": "ogbnarxiv",
     "products": "ogbnproducts",
 }
-"""What PyTorch, PyG, OGB and libraries of federated learning call the things that a configuration names, where the word
-is not close to the valid name in spelling."""
+"""From valid names in configurations to their names in PyTorch, PyG, OGB and libraries of federated learning.
+
+It lists only words whose spelling is not close to the valid name.
+"""
 
 
 def meant(word: str, names: Sequence[str]) -> str | None:
-    """The valid name that a word stands for elsewhere; capitals, signs and a device's number do not count."""
+    """Return the valid name for a word that other libraries use, see `SYNONYMS`.
+
+    Upper case, punctuation other than "+", and a device number such as ":0" are ignored.
+
+    Args:
+        word: as the user wrote it.
+        names: the valid names.
+
+    Returns:
+        One of `names`; None if the word is no synonym of any.
+    """
     plain = re.sub(r"[^a-z0-9+]", "", re.sub(r":\d+$", "", word.lower()))
     return next((name for name in names if plain in SYNONYMS.get(name, "").split()), None)

@@ -1,8 +1,8 @@
-"""Finds components by file name and reads their declarations without importing torch.
+"""Discovery of components by file name, and of their declarations without importing torch.
 
-A component is a Python file in one of the folders below or in a folder that the configuration lists under
-`components`; its name is the file's name with `_` read as `-` (a trailing `_plus` as `+`). Nothing has to be
-registered.
+A component is a Python file in one of the folders below, or in a folder that the configuration lists under
+`components`. Its name is the file name with `_` replaced by `-`, and a trailing `_plus` by `+`. Components need no
+registration.
 """
 
 import ast
@@ -27,8 +27,8 @@ KINDS = {
     "scheme": "partition/schemes",
     "dataset": "datasets",
 }
-_OWN_PAGE = {"backbone", "task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; the others are on that of methods
-_ONLY_OWN = {"dataset"}  # those that come with the package are in datasets/catalogue.py; its folder holds their loaders
+_OWN_PAGE = {"backbone", "task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; others share the page of methods
+_ONLY_OWN = {"dataset"}  # datasets/catalogue.py lists the built-in ones; datasets/ holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
 _RENAMED = {
@@ -37,20 +37,20 @@ _RENAMED = {
     "shared": "groups",
     "after": "server_update, or client_update for what happens at the clients",
 }
-"""Hooks of methods of older versions, which would not be called any more."""
+"""From removed hooks of methods, which the current version would ignore, to their replacements."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a component file says of itself.
+    """The declarations in a component file.
 
     Attributes:
-        name: as used in configurations and tables.
+        name: the component's name in configurations and tables.
         path: the file.
-        settings: its `Settings` class; of a dataset, which need not have one, `ComponentSettings`.
-        constants: its upper-case module constants with literal values; `VERSION` is always there.
-        summary: the first line of the file's docstring.
-        hooks: names of the functions in its class `Method`, if it has one; not those that the class inherits.
+        settings: its class `Settings`; `ComponentSettings` for a dataset that declares none.
+        constants: its upper-case module constants with literal values; `VERSION` is always among them.
+        summary: the first paragraph of the file's docstring, in one line.
+        hooks: names of the functions in the body of its class `Method`, without inherited ones; may be empty.
     """
 
     name: str
@@ -62,16 +62,21 @@ class Declaration:
 
     @property
     def version(self) -> int:
+        """The integer `VERSION` of the file."""
         return self.constants["VERSION"]
 
     @property
     def changes_graph(self) -> bool:
-        """Whether it is a method that changes graphs while it trains, so that nothing may be propagated ahead."""
+        """Whether the method changes the graph during training, so that preprocessing must not propagate features."""
         return "rebuild" in self.hooks
 
 
 def use_folders(folders: list[Path]) -> None:
-    """Adds users' own folders, with folders of `KINDS` inside, or with method files."""
+    """Add the user's folders of components.
+
+    Args:
+        folders: each has subfolders named as in `KINDS`, or method files directly.
+    """
     for folder in folders:
         if folder.resolve() not in [known.resolve() for known in _extra_folders]:
             _extra_folders.append(folder)
@@ -79,17 +84,41 @@ def use_folders(folders: list[Path]) -> None:
 
 
 def name_of(stem: str) -> str:
-    """The component in a file: "fedsage_plus" -> "fedsage+"."""
+    """Return the component's name for a file name.
+
+    Args:
+        stem: the file name without ".py", such as "fedsage_plus".
+
+    Returns:
+        The name, such as "fedsage+".
+    """
     return stem.removesuffix("_plus").replace("_", "-") + ("+" if stem.endswith("_plus") else "")
 
 
 def stem_of(name: str) -> str:
-    """The file name, without ".py", that gives a component its name: "fedsage+" -> "fedsage_plus"."""
+    """Return the file name for a component's name.
+
+    Args:
+        name: such as "fedsage+".
+
+    Returns:
+        The file name without ".py", such as "fedsage_plus".
+    """
     return name.replace("-", "_").replace("+", "_plus")
 
 
 def names(kind: str) -> list[str]:
-    """The names of all components of one of `KINDS`, sorted; of datasets, those of users alone."""
+    """List the components of a kind.
+
+    Args:
+        kind: a key of `KINDS`.
+
+    Returns:
+        The sorted names. For "dataset" only the user's datasets; `datasets/catalogue.py` lists the built-in ones.
+
+    Raises:
+        ComponentError: two files give the same name.
+    """
     return sorted(_files(kind))
 
 
@@ -111,17 +140,33 @@ def _files(kind: str) -> dict[str, Path]:
 
 
 def own_path(kind: str, name: str) -> Path | None:
-    """The file of a user's component; None for a component that comes with the package."""
+    """Return the file of a user's component.
+
+    Args:
+        kind: a key of `KINDS`.
+        name: of the component.
+
+    Returns:
+        The path; None for a built-in or unknown component.
+    """
     path = _files(kind).get(name)
     return None if path is None or path.is_relative_to(Path(__file__).parent) else path
 
 
 @cache
 def declaration(kind: str, name: str) -> Declaration:
-    """Reads a component's settings class and constants from its file, importing nothing that the file imports.
+    """Read a component's settings class and constants from its file, without executing its imports.
+
+    Args:
+        kind: a key of `KINDS`.
+        name: of the component.
+
+    Returns:
+        The declarations of the file.
 
     Raises:
-        ComponentError: no such component, or the file declares no `Settings` or `VERSION`.
+        ComponentError: the component is unknown, its file is not readable Python, it lacks `Settings` or `VERSION`, or
+            it breaks another rule of its kind.
     """
     path = _files(kind).get(name)
     if path is None:
@@ -192,10 +237,19 @@ def _evaluate(node: ast.ClassDef, path: Path, namespace: dict[str, Any]) -> None
 
 @cache
 def module(kind: str, name: str) -> ModuleType:
-    """Imports a component's file (torch and all).
+    """Import a component's file, with everything that the file imports (such as torch).
+
+    Errors that the file raises while it is imported are not caught, so a broken component stops the run.
+
+    Args:
+        kind: a key of `KINDS`.
+        name: of the component.
+
+    Returns:
+        The imported module.
 
     Raises:
-        ComponentError: no such component. An error inside the file is not caught: a broken component stops the run.
+        ComponentError: the component is unknown, its declarations are invalid, or its file is not importable.
     """
     path = declaration(kind, name).path
     package = Path(__file__).parent

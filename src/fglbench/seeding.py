@@ -1,7 +1,7 @@
-"""Named random streams: every draw of a cell comes from its seed and a name, never from global state.
+"""Named random streams: every random draw of a cell uses a stream derived from its seed and a name, never global state.
 
-At one (dataset, scheme, clients, seed) all methods meet the same partition, masks and initial weights, because those
-streams are named without the method; only a method's own noise adds the method's name.
+For the same dataset, scheme, number of clients and seed, all methods get the same partition, masks and initial weights,
+because the names of these streams do not contain the method. Only the streams of a method's own noise contain it.
 """
 
 import hashlib
@@ -14,18 +14,42 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *axes: str | int) -> int:
-    """A 63-bit seed for the stream named by `axes`, the same in every process and on every platform."""
+    """Derive the seed of a named stream; it is the same in every process and on every platform.
+
+    Args:
+        seed: the cell's seed.
+        *axes: the parts of the stream's name.
+
+    Returns:
+        An integer of 63 bits.
+    """
     text = "\x1f".join([str(seed), *(f"{type(axis).__name__}:{axis}" for axis in axes)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def numpy_stream(seed: int, *axes: str | int) -> np.random.Generator:
-    """A numpy generator for the stream named by `axes`."""
+    """Return the NumPy generator of a named stream.
+
+    Args:
+        seed: the cell's seed.
+        *axes: the parts of the stream's name.
+
+    Returns:
+        A new generator (PCG64).
+    """
     return np.random.Generator(np.random.PCG64(derive(seed, *axes)))
 
 
 def torch_stream(seed: int, *axes: str | int) -> "torch.Generator":
-    """A CPU torch generator for the stream named by `axes`."""
+    """Return the torch generator of a named stream.
+
+    Args:
+        seed: the cell's seed.
+        *axes: the parts of the stream's name.
+
+    Returns:
+        A new generator on the CPU.
+    """
     import torch
 
     return torch.Generator().manual_seed(derive(seed, *axes))

@@ -1,9 +1,9 @@
-"""The typed settings of components, readable without importing the component, and what they ask of preprocessing.
+"""Typed settings of components, which can be read without importing the component, and requests to preprocessing.
 
-A component file (a method, backbone or partition scheme) declares a class `Settings(ComponentSettings)` and integers
-such as `VERSION`. The workflow needs both while it is parsed, when torch must not be imported, so
-`registry.declaration` evaluates just these statements of the file. They may use the names exported here and plain
-Python, nothing else.
+A component file (such as a method, backbone or partition scheme) declares a class `Settings(ComponentSettings)` and
+integers such as `VERSION`. The workflow reads both while Snakemake parses it, before torch may be imported. So
+`registry.declaration` evaluates only these statements of the file. They may use the names exported here and built-in
+Python, and nothing else.
 """
 
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ __all__ = [
 
 
 OF_ENTRIES = ("name", "label", "training", "protocol", "printed", "settings")
-"""Keys that mean something else beside a component's settings, so that no setting can be called so."""
+"""Reserved names: these keys of a component's entry have another meaning, so no setting can have these names."""
 
 
 class Section(BaseModel):
-    """A part of a configuration: unknown keys are refused, text is never read as a number, values do not change."""
+    """A section of a configuration: immutable, without unknown keys, and without conversion of strings to numbers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -42,7 +42,7 @@ class ComponentSettings(Section):
 
 
 class AggregatedSettings(ComponentSettings):
-    """Settings of a method that leaves aggregation to another one, see `methods/common/aggregated.py`."""
+    """Settings of a method that delegates aggregation to another method, see `methods/common/aggregated.py`."""
 
     aggregation: str = Field("fedavg", description="The method that aggregates.")
     aggregation_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
@@ -59,7 +59,7 @@ class AveragedSettings(ComponentSettings):
 
 
 class CommunitySettings(ComponentSettings):
-    """Settings of a partition scheme that deals Louvain communities, see `partition/communities.py`."""
+    """Settings of a partition scheme that assigns Louvain communities, see `partition/communities.py`."""
 
     resolution: float = Field(1.0, gt=0, description="Above 1 gives more and smaller communities, below 1 fewer.")
     igraph_above_edges: int = Field(100_000, ge=0, description="Graphs with more undirected edges are left to igraph.")
@@ -67,14 +67,14 @@ class CommunitySettings(ComponentSettings):
 
 
 class SampledSettings(ComponentSettings):
-    """Settings of a backbone whose targets read what a sampler draws, see `samplers/base.py`."""
+    """Settings of a backbone that computes its targets from sampled neighbours, see `samplers/base.py`."""
 
     sampler: str = Field("tree", description="The sampler that says what a node reads.")
     sampler_settings: dict[str, Any] = Field({}, description="Its settings, where they are not the defaults.")
 
 
 class SamplerSettings(ComponentSettings):
-    """Settings that every sampler has, see `samplers/base.py`."""
+    """Settings that all samplers share, see `samplers/base.py`."""
 
     redraw: Literal["never", "epoch", "step"] = Field(
         "epoch", description="How often training draws: once, at the start of every local epoch, or in every step."
@@ -86,18 +86,18 @@ Combine: TypeAlias = Literal["last", "each"] | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Propagation:
-    """What a backbone asks preprocessing to make.
+    """The propagation that a backbone requests from preprocessing.
 
-    That is a normalised operator A = D^(r-1) (A + I) D^(-r), and the features of the first linear map propagated with
-    it.
+    Preprocessing computes the normalised operator A = D^(r-1) (A + I) D^(-r), and the features of the first linear map,
+    propagated with that operator.
 
     Attributes:
         r: kernel coefficient; 0.5 is symmetric, 0 averages over neighbours.
         self_loops: whether A has self-loops.
-        hops: applications of A in the first linear map that may be made ahead of training.
-        combine: "last" (A^hops X), "each" (X, A X, ..., A^hops X), or hops + 1 coefficients c (sum over l of
-            c_l A^l X).
-        fill: whether sparse features may be propagated ahead, which fills them up.
+        hops: applications of A in the first linear map that preprocessing can compute before training.
+        combine: "last" (A^hops X), "each" (X, A X, ..., A^hops X), or hops + 1 coefficients c for the sum of
+            c_l A^l X over l.
+        fill: whether preprocessing may propagate sparse features, which makes them dense.
     """
 
     r: float = 0.5
@@ -107,7 +107,11 @@ class Propagation:
     fill: bool = True
 
     def spec(self) -> dict[str, Any]:
-        """The request in a specification; what is not said has its default."""
+        """Return the request as part of a cell's specification.
+
+        Returns:
+            `r` and `hops`, and those of `self_loops`, `combine` and `fill` that differ from their defaults.
+        """
         spec: dict[str, Any] = {"r": self.r, "hops": self.hops}
         if not self.self_loops:
             spec["self_loops"] = False
@@ -119,7 +123,14 @@ class Propagation:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> "Propagation":
-        """The request in a specification, which may say other things beside it."""
+        """Read the request from a specification.
+
+        Args:
+            spec: as `spec` returns it; other keys are ignored.
+
+        Returns:
+            The request; missing keys have their defaults.
+        """
         own = {name: spec[name] for name in cls.__dataclass_fields__ if name in spec}
         if isinstance(own.get("combine"), list):
             own["combine"] = tuple(own["combine"])

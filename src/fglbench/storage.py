@@ -1,7 +1,7 @@
-"""Files on disk: plain arrays and JSON, written under a temporary name and renamed, with content hashes.
+"""Files on disk: NumPy arrays and JSON, written to a temporary file and renamed, with content hashes.
 
-Nothing here reads or writes a pickle. A reader never sees half a file: a write either renames into place or leaves
-what was there.
+No function here reads or writes a pickle. A write either renames a complete file into place or leaves the old one
+unchanged, so readers never see a partial file.
 """
 
 import errno
@@ -26,21 +26,43 @@ MAKE_AGAIN = (
     "'fglbench verify --repair' finds and removes what is missing or damaged; the next run of the workflow makes it "
     "again and keeps the rest."
 )
-"""The next step where a file of a stage is missing or damaged."""
+"""The next step in messages about a missing or damaged file of a stage."""
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces; equal values give equal text. NaN and infinity are refused."""
+    """Encode a value as JSON with sorted keys and no spaces, so that equal values give equal text.
+
+    Args:
+        value: of types that JSON has; NaN and infinity raise ValueError.
+
+    Returns:
+        The JSON text, not escaped to ASCII.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 def fingerprint(value: Any, digits: int = 8) -> str:
-    """The first hexadecimal `digits` of the SHA-256 of the value's canonical JSON."""
+    """Compute a short hash of a value.
+
+    Args:
+        value: as for `canonical_json`.
+        digits: length of the hash, at most 64.
+
+    Returns:
+        The first `digits` hexadecimal digits of the SHA-256 of the value's canonical JSON.
+    """
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
 
 
 def hash_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes, in the order of the names: a hash of content, not of a file."""
+    """Compute the SHA-256 of the content of arrays, independent of the file format.
+
+    Args:
+        arrays: by name.
+
+    Returns:
+        64 hexadecimal digits, over name, dtype, shape and bytes of each array, in the order of the names.
+    """
     return _hash(arrays, arrays)
 
 
@@ -54,7 +76,18 @@ def _hash(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> str:
 
 
 def hash_npz(path: Path, skipped: tuple[str, ...] = ()) -> str:
-    """`hash_arrays` of what an .npz holds but `skipped`; one array is in memory at a time. Errors as `read_npz`."""
+    """Compute `hash_arrays` of an .npz file, with one array in memory at a time.
+
+    Args:
+        path: of the .npz file.
+        skipped: names of arrays that do not enter the hash.
+
+    Returns:
+        64 hexadecimal digits (SHA-256).
+
+    Raises:
+        StorageError: the file is missing, truncated, or holds Python objects.
+    """
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return _hash(archive, [name for name in archive.files if name not in skipped])
@@ -63,7 +96,14 @@ def hash_npz(path: Path, skipped: tuple[str, ...] = ()) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Compute the SHA-256 of a file's bytes.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        64 hexadecimal digits.
+    """
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -73,11 +113,14 @@ _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
-    """The named error behind a failed write: a full disk or one that may not be written; None for anything else.
+    """Find the disk problem that caused an error: a full disk or missing permissions.
 
     Args:
-        error: as raised; libraries wrap what the system says in errors of their own, whose causes and words are read.
-        path: what could not be written.
+        error: as raised. Libraries wrap errors of the system in their own, so its causes and messages are searched too.
+        path: the file or folder that was being written.
+
+    Returns:
+        The error to raise instead; None if the disk is not the cause.
     """
     found: BaseException | None = error
     while found is not None:
@@ -104,7 +147,7 @@ def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
 
 
 def _elsewhere(error: BaseException, path: Path) -> Path | None:
-    """The file that the system named, where it is not beside or below `path`."""
+    """Return the file that the system's error names, if it is outside the parent folder of `path`."""
     name = getattr(error, "filename", None)
     if not isinstance(name, str):
         return None
@@ -113,7 +156,7 @@ def _elsewhere(error: BaseException, path: Path) -> Path | None:
 
 @contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Turns what the disk refuses into a DiskError that names `path`, also where a file within `path` was refused."""
+    """Convert errors of the disk into a DiskError that names `path`, also for files inside `path`."""
     try:
         yield
     except Exception as error:
@@ -124,10 +167,15 @@ def _named_errors(path: Path) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Writes nothing, but makes sure that something could be written in a folder, or where it will be created.
+    """Check that files can be written in a folder, or in the folder where it will be created.
+
+    A temporary file is written and removed.
+
+    Args:
+        folder: it may not exist yet.
 
     Raises:
-        DiskError: it cannot.
+        DiskError: the folder is not writable.
     """
     folder = Path(folder).absolute()
     nearest = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
@@ -143,9 +191,14 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary name beside `path`; on success it is flushed and renamed to `path`, on failure removed.
+    """Write a file under a temporary name, and rename it on success.
 
-    The temporary name keeps the suffix of `path`, for writers that choose a format by it.
+    Args:
+        path: of the file to write; missing folders are created.
+
+    Yields:
+        A temporary path beside `path`, with the same suffix, because some writers choose the format by the suffix. On
+        success it is flushed to disk and renamed to `path`; on failure it is removed.
     """
     path = Path(path)
     with _named_errors(path):
@@ -165,7 +218,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    """Write a folder under a temporary name, and rename it on success.
+
+    Args:
+        path: of the folder to write; missing parent folders are created.
+
+    Yields:
+        A temporary folder beside `path`. On success it replaces `path`; on failure it is removed.
+    """
     path = Path(path)
     with _named_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,9 +246,16 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Holds a lock named after `path`, beside it: two jobs that are to make the same thing do so one after the other.
+    """Hold a lock, so that two jobs that write the same path run one after the other.
 
-    The lock is the process's own and ends with it, however it ends. What a killed holder left half-made is removed.
+    The lock ends with the process, also after a crash. Temporary files of an earlier holder that was killed are
+    removed.
+
+    Args:
+        path: that the holder writes; the lock is the file `.<name>.lock` beside it.
+
+    Yields:
+        None, while the lock is held.
     """
     path = Path(path)
     lock = FileLock(path.parent / f".{path.name}.lock")
@@ -203,7 +270,13 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def remove_half_made(path: Path) -> None:
-    """Removes the temporary names of `path` that killed processes left; only for the holder of its lock."""
+    """Remove the temporary files and folders of `path` that killed processes left.
+
+    Only the holder of the lock of `path` may call it.
+
+    Args:
+        path: as given to `replacing` or `replacing_directory`.
+    """
     name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}({re.escape(path.suffix)})?")
     for left in [found for found in path.parent.glob(".*") if name.fullmatch(found.name)]:
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
@@ -216,22 +289,37 @@ def _umask() -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text by renaming.
+    """Write text as UTF-8 to a temporary file and rename it.
+
+    Args:
+        path: of the file.
+        text: its content.
 
     Raises:
-        DiskError: the disk is full or may not be written; what was there is untouched. So do all that write here.
+        DiskError: the disk is full or not writable; the old file is unchanged. All write functions here raise it.
     """
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes indented JSON with sorted keys by renaming: equal values give equal bytes. NaN is refused."""
+    """Write a value as indented JSON with sorted keys, so that equal values give equal bytes.
+
+    Args:
+        path: of the file.
+        value: of types that JSON has; NaN and infinity raise ValueError.
+    """
     write_text(path, json.dumps(value, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Reads JSON.
+    """Read a JSON file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The value in the file.
 
     Raises:
         StorageError: the file is missing or is not JSON.
@@ -245,7 +333,15 @@ def read_json(path: Path) -> Any:
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as an uncompressed .npz by renaming: equal arrays give equal bytes."""
+    """Write arrays as an uncompressed .npz file, so that equal arrays give equal bytes.
+
+    Args:
+        path: of the file.
+        arrays: by name.
+
+    Raises:
+        StorageError: an array holds Python objects.
+    """
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise StorageError(f"{path}: array '{name}' holds Python objects; only plain arrays are stored.")
@@ -254,10 +350,18 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_npz(path: Path, names: list[str] | None = None, skipped: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """Reads all arrays of an .npz but `skipped`, or only `names`; the others are not read from disk.
+    """Read arrays of an .npz file; only the requested arrays are read from disk.
+
+    Args:
+        path: of the file.
+        names: of the arrays to read; None: all of them.
+        skipped: names of arrays to leave out if `names` is None.
+
+    Returns:
+        The arrays by name.
 
     Raises:
-        StorageError: the file is missing, truncated, holds objects, or lacks a name.
+        StorageError: the file is missing or truncated, holds Python objects, or lacks one of `names`.
     """
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as archive:

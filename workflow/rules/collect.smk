@@ -1,4 +1,4 @@
-# The records of a study's cells as tidy tables: the only input of tables, figures and report.
+# Collect the records of a study's cells in tidy tables. They are the only input of tables, figures and report.
 
 
 rule collect_study:

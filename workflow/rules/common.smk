@@ -1,4 +1,4 @@
-# Configuration, path patterns and resources shared by the stages; no rules.
+# Configuration, path patterns and resources shared by all stages. This file has no rules.
 
 import os
 import re
@@ -66,7 +66,8 @@ wildcard_constraints:
     study="|".join(map(re.escape, PLAN.studies)),
 
 
-# On a cluster these stay where Snakemake runs: seconds of one core each, and download needs the network.
+# On a cluster, these rules run on the machine that runs Snakemake: each takes seconds on one core, and download needs
+# the network.
 localrules:
     all,
     data,
@@ -82,37 +83,44 @@ localrules:
 
 
 def grows(amount):
-    """Memory or minutes that double with every attempt; `amount` may be a function of the wildcards."""
+    """Return a function that doubles memory or minutes with every attempt.
+
+    Args:
+        amount: a number, or a function of the wildcards.
+    """
     return lambda wildcards, attempt: (amount(wildcards) if callable(amount) else amount) * 2 ** (attempt - 1)
 
 
 def reference_files(study):
-    """The printed numbers that a study is compared with; what is missing of them is a problem of the study's tables."""
+    """Return the file of printed numbers of a study, as a list; empty if there is none.
+
+    The tables of the study report a missing file.
+    """
     path = REFERENCES / f"{STUDY_SPECS[study]['reference']}.csv"
     return [str(path)] if path.is_file() else []
 
 
 def asked():
-    """The studies that the command line names, and those of the configuration where it names anything else."""
+    """Return the studies named on the command line. Any other target adds the studies of the configuration."""
     targets = set(workflow.dag_settings.targets or ["all"])
     others = targets - set(PLAN.studies)
     return [study for study in PLAN.studies if study in targets or (others and study in PLAN.active)]
 
 
 def forced():
-    """Whether the command line asks for jobs that would not run by themselves."""
+    """Return whether the command line forces jobs that would not run otherwise."""
     settings = workflow.dag_settings
     return bool(settings.forcerun or settings.forceall or settings.forcetargets)
 
 
 def failures():
-    """What failed in the jobs that this command asks for, in words, where that is an error of the workflow; else None."""
+    """Return a description of the failures in the jobs of this command; None if they are no error of the workflow."""
     made = [job.output[0] for job in workflow.dag.jobs if job.rule.name in ("train_cell", "tune_search")]
     return told(map(Path, made)) if PLAN.retried else None
 
 
 def wanted(study):
-    """The study, once what cannot be run of it is said."""
+    """Return the study, and log a warning for each of its datasets that is not run."""
     if workflow.is_main_process:
         for line in (f"not run: {slug}: {reason}" for slug, reason in PLAN.availability.not_run(study).items()):
             if line not in SAID:
@@ -122,7 +130,7 @@ def wanted(study):
 
 
 def study_files(study):
-    """Records, tables, figures and report of a study, their checksums, and the import of its runs."""
+    """Return the paths of a study's records, tables, figures and report, of their checksums and the MLflow import."""
     names = {
         "studies": [*(f"{name}.parquet" for name in FRAMES), "study.json"],
         "tables": table_files(STUDY_SPECS[study]),

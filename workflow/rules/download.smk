@@ -1,4 +1,4 @@
-# Raw files to the canonical graph: mirror first, download otherwise; counts and content hash checked.
+# Convert raw files, from the mirror or a download, to the canonical graph, and check its counts and content hash.
 
 
 rule download_dataset:
@@ -15,7 +15,7 @@ rule download_dataset:
     resources:
         mem_mb=grows(lambda wildcards: download_mb(PLAN.index.dataset(wildcards)["name"])),
         runtime=grows(lambda wildcards: download_min(PLAN.index.dataset(wildcards)["name"])),
-    # What only says where to look is derived for Snakemake, so that a change of it makes nothing anew.
+    # Snakemake ignores changes of params that are functions of `input`, so a new mirror does not rerun the job.
     params:
         dataset=PLAN.index.dataset,
         mirror=lambda wildcards, input: PLAN.mirror,

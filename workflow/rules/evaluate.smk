@@ -1,4 +1,4 @@
-# Predictions to scores: one evaluator for all methods, without torch.
+# Compute scores from predictions, with one evaluator for all methods and without torch.
 
 
 rule evaluate_cell:

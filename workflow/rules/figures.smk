@@ -1,4 +1,4 @@
-# Figures of each study, from its collected records.
+# Draw the figures of each study from its collected records.
 
 for study in PLAN.studies:
 

@@ -1,4 +1,4 @@
-# Whatever all methods and seeds of a backbone's kind share: normalised operators and propagated features.
+# Compute the normalised operators and propagated features that all methods share, per seed and kind of backbone.
 
 
 rule preprocess_partition:

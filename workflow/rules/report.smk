@@ -1,4 +1,4 @@
-# One self-contained page per study, and a target named after each study.
+# Write one self-contained page per study, and define a target named after each study.
 
 for study in PLAN.studies:
 

@@ -1,4 +1,4 @@
-# Nodes to clients and roles to nodes, per seed; the partition card says what came out.
+# Assign nodes to clients and roles to nodes, per seed. The partition card describes the result.
 
 
 rule split_dataset:

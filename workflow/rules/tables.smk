@@ -1,4 +1,4 @@
-# Tables of each study, from its collected records; the names of the files follow from the study.
+# Make the tables of each study from its collected records. The study determines the names of the files.
 
 for study in PLAN.studies:
 

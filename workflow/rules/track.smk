@@ -1,9 +1,10 @@
-# One job imports the finished runs of a study into MLflow; training never waits for it.
+# Import the finished runs of a study into MLflow, in one job. Training never waits for it.
 
 
-# Read once, before any job: Snakemake keeps a job's params after it, and a new number has the import tried again.
-# Another server has none of the runs, and a store that moved with its project looks for artifacts where they were.
-# A hash, for an address may hold a password.
+# Both values are read once, before any job, because Snakemake stores the params of a finished job and reruns the import
+# when they change: after a failed import, with another server, which has none of the runs, and after the project was
+# moved, because the store then has the old paths of the artifacts. The server is hashed because an address may contain
+# a password.
 TRACKED_TO = fingerprint(
     PLAN.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or str(Path(RESULTS).resolve())
 )

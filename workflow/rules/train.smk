@@ -1,4 +1,4 @@
-# The GPU stage: the seeds of one cell, one after another in a child process of the job. What is finished is kept.
+# Train the seeds of one cell on the GPU, one after another in a child process of the job. Finished seeds are kept.
 
 
 rule train_cell:

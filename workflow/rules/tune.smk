@@ -1,4 +1,4 @@
-# Search of settings on validation accuracy, one job a search; not part of any study's target: snakemake tune_<study>.
+# Search settings by validation accuracy, one job per search. No study's target includes it: snakemake tune_<study>.
 
 
 rule tune_search:

@@ -1,4 +1,4 @@
-"""Rule collect_study: all records of a study as tidy tables."""
+"""Rule collect_study: collect all records of a study into tidy tables."""
 
 from pathlib import Path
 
@@ -15,6 +15,6 @@ with logged(snakemake.log[0]):
     reused = {cell: Path(path) for cell, path in snakemake.params.reused.items()}
     results, study = Path(snakemake.params.results), snakemake.wildcards.study
     outcomes = collect(expansion, study, results, folder, reused, snakemake.params.not_run)
-    names = ("runs", "curves", "partitions", "mixing", "study")
-    list_checksums(Path(snakemake.output.checksums), [getattr(snakemake.output, name) for name in names])
+    checksums = snakemake.output.checksums
+    list_checksums(Path(checksums), [path for path in snakemake.output if path != checksums])
     print(f"study {study}:", ", ".join(f"{n} {state}" for state, n in sorted(outcomes.items())))

@@ -1,4 +1,4 @@
-"""Rule download_dataset: one dataset to its canonical graph."""
+"""Rule download_dataset: store the canonical graph of one dataset."""
 
 from pathlib import Path
 

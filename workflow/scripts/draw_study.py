@@ -1,4 +1,4 @@
-"""Rules draw_<study>: the figures of a study."""
+"""Rules draw_<study>: draw the figures of a study."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rule evaluate_cell: scores of the stored predictions of one cell, for a range of seeds."""
+"""Rule evaluate_cell: score the stored predictions of one cell, for a range of seeds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rule tune_<study>: the settings found by all searches of a study, as the file that it names under `tuned`."""
+"""Rule tune_<study>: write the settings found by all searches of a study, as the file that it names under `tuned`."""
 
 from pathlib import Path
 

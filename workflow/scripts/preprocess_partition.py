@@ -1,4 +1,4 @@
-"""Rule preprocess_partition: operators and propagated features of one partition, for a range of seeds."""
+"""Rule preprocess_partition: make operators and propagated features of one partition, for a range of seeds."""
 
 from pathlib import Path
 

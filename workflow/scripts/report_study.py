@@ -1,4 +1,4 @@
-"""Rules report_<study>: the self-contained page of a study."""
+"""Rules report_<study>: write the self-contained page of a study."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rule split_dataset: clients and roles of one partition, for a range of seeds."""
+"""Rule split_dataset: assign nodes to clients and draw roles for one partition, for a range of seeds."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ with logged(snakemake.log[0]) as say:
     seeds = seeds_of(snakemake.wildcards.seeds)
     folder = Path(snakemake.output[0]).parent
     graph = Path(snakemake.input.graph).parent
-    # What cannot be made would fail again: it is recorded, and the cells of the other seeds go on.
+    # A retry would fail again, so the seed is recorded as not run, and the other seeds continue.
     params = snakemake.params
     refused = split(graph, params.partition, seeds, folder, file=params.file, keep_going=True, trust=params.trust)
     for seed, reason in refused.items():

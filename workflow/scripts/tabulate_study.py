@@ -1,4 +1,4 @@
-"""Rules tabulate_<study>: the tables of a study, and their comparison with a paper."""
+"""Rules tabulate_<study>: write the tables of a study, and their comparison with a paper."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rule track_study: the finished runs of a study into MLflow."""
+"""Rule track_study: import the finished runs of a study into MLflow."""
 
 from pathlib import Path
 
@@ -25,6 +25,6 @@ with logged(snakemake.log[0]) as say:
             specs=specs,
         )
     except TrackingError as error:
-        # The study is complete without its import; the next run of the workflow tries again.
+        # The study is complete without its import. The next run of the workflow retries it.
         say(f"Not imported into MLflow: {error}")
         postpone(output, error, failures)

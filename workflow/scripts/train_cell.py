@@ -1,4 +1,4 @@
-"""Rule train_cell: the seeds of one cell, one after another, in a child process that this one looks after."""
+"""Rule train_cell: train the seeds of one cell, one after another, in a supervised child process."""
 
 from pathlib import Path
 

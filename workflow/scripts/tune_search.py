@@ -1,4 +1,4 @@
-"""Rule tune_search: the trials of one search that are not done yet."""
+"""Rule tune_search: run the unfinished trials of one search."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Backbones: the local models, each computing all clients at once on stacked parameters."""
+"""Backbones: the local models, each of which computes all clients at once on stacked parameters."""

@@ -1,8 +1,8 @@
 """Graph autoencoder (Kipf and Welling, 2016): two graph convolutions, with a ReLU between, embed each node.
 
-The decoder of links is the inner product of two embeddings, which the task `link-prediction` has. For node classes a
-read-out of two linear layers with ReLU and dropout between them follows (FedVGAE, section 3.2.1); it is the head that
-personal methods keep with the client.
+The decoder of links is the inner product of two embeddings; the task `link-prediction` computes it. For node classes,
+two linear layers with ReLU and dropout between them follow as a read-out (FedVGAE, section 3.2.1). The read-out is the
+head that personal methods keep at the client.
 
 Defaults:
     hidden 64: differs; the paper has 32 and 16. FedGTA's for small graphs.
@@ -35,7 +35,8 @@ class Settings(ComponentSettings):
 
 
 class Backbone(base.Backbone):
-    """
+    """Graph autoencoder, with a read-out where the task predicts classes.
+
     Attributes:
         convolutions: names of the second convolutions, whose outputs `embed` reads.
     """
@@ -79,5 +80,15 @@ class Backbone(base.Backbone):
         return Output(h, z, hidden_level=1, penalty=penalty)
 
     def embed(self, convolved: list[Tensor], batch: PropagationBatch, dropout: Dropout) -> tuple[Tensor, Tensor | None]:
-        """The embeddings [outputs, hidden], and what the model adds to the loss of each client [S], or None."""
+        """Compute the embeddings from the outputs of the second convolutions.
+
+        Args:
+            convolved: one [outputs, hidden] float32 tensor for each name in `convolutions`.
+            batch: the batch of the forward pass.
+            dropout: dropout of a training step, or the identity in evaluation.
+
+        Returns:
+            Embeddings [outputs, hidden] float32, and the penalty [S] float32 that the model adds to the loss of each
+            client; None: no penalty.
+        """
         return convolved[0], None

@@ -2,18 +2,21 @@
 
 The score of hop l is e_l = sigmoid(s . [reference_l, A^l X] + b), l from 0 to k, with one of the paper's references:
 
-    recursive  the history H_l, the sum of the hops before it weighted by the softmax of their scores; H_0 = X
-    jk         all hops beside each other, [X, A X, ..., A^k X], the same for every hop
+    recursive  the history H_l: the sum of the hops before l, weighted by the softmax of their scores; H_0 = X
+    jk         the concatenation of all hops, [X, A X, ..., A^k X], the same for every hop
 
-A perceptron with PReLU acts on the sum over l of softmax(e)_l A^l X, as in the paper; FedGTA (section 2.2) writes A^k X
-beside a weighted sum of the hops before it. A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric).
-Its weights start in Glorot's range for rectifiers, as in FedGTA's public code.
+A perceptron with PReLU acts on the sum over l of softmax(e)_l A^l X, as in the paper. FedGTA (section 2.2) instead
+writes A^k X beside a weighted sum of the hops before it. A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5:
+symmetric). The weights of the perceptron start in Glorot's range for rectifiers, as in FedGTA's public code.
 
-Scores and perceptron meet the propagated features in linear maps only, so that A^l X need not be formed. Deviations
-from GAMLP's public code: no label branch, no dropout on features and attention; jk compares with the hops as they are,
-not with a perceptron of them. Deviations from FedGTA's public code, which leave its accuracy as it is: its jk gives a
-node scores of other nodes (it views hop-major scores as node-major), here each node has its own; its layers share one
-slope of PReLU, here each has its own.
+Scores and perceptron use the propagated features in linear maps only, so that A^l X need not be computed explicitly.
+
+Deviations from GAMLP's public code: there is no label branch, and no dropout on features and attention; jk compares
+each hop with the hops themselves instead of a perceptron of them.
+
+Deviations from FedGTA's public code, which do not affect its accuracy: in its jk a node gets scores of other nodes (it
+views hop-major scores as node-major), while here each node has its own scores; its layers share one slope of PReLU,
+while here each layer has its own.
 
 Defaults:
     hops 3: FedGTA's public code's; the paper tunes it.
@@ -50,7 +53,8 @@ class Settings(ComponentSettings):
     attention: Literal["recursive", "jk"] = Field("recursive", description="What a hop's score compares it with.")
 
     def propagation(self) -> Propagation:
-        # Filling sparse features only costs time here, and more with every hop; up to few, cells keep their identity.
+        # Dense propagated features only cost time here, more with every hop. Up to `_FEW_HOPS` hops, `fill` stays true
+        # so that the identity of existing cells does not change.
         return Propagation(r=self.r, hops=self.hops, combine="each", fill=self.hops <= _FEW_HOPS)
 
 
@@ -90,8 +94,8 @@ class Backbone(base.Backbone):
         return Output(h, hidden, hidden_level=0)
 
     def _recursive(self, parameters: Parameters, batch: PropagationBatch) -> tuple[list[Tensor], list[Tensor]]:
-        """Every hop's first linear map [rows, out] and its score [rows, 1]."""
-        # Two maps: a copy of the wide weights beside those of the scores would take longer than the second one.
+        """Compute, for every hop, its first linear map [rows, out] and its score [rows, 1]."""
+        # Two maps, because concatenating the wide weights with those of the scores would take longer than a second map.
         mapped = batch.input_linear_per_hop([parameters["0.weight"]])
         history, own = zip(
             *(both.split(1, dim=1) for both in batch.input_linear_per_hop([parameters["attention.weight"]])),
@@ -105,9 +109,9 @@ class Backbone(base.Backbone):
         return mapped, scores
 
     def _jk(self, parameters: Parameters, batch: PropagationBatch) -> tuple[list[Tensor], list[Tensor]]:
-        """Every hop's first linear map [rows, out] and its score [rows, 1]."""
+        """Compute, for every hop, its first linear map [rows, out] and its score [rows, 1]."""
         mapped = batch.input_linear_per_hop([parameters["0.weight"]])
-        # All parts of s for all hops, though a hop needs two of them: one map, which is propagated once.
+        # Every hop is multiplied by all parts of s, although it needs only two: a single map is propagated once.
         parts = batch.input_linear_per_hop([parameters["attention.weight"]])
         reference = torch.stack([part[:, hop] for hop, part in enumerate(parts)]).sum(0).unsqueeze(1)
         scores = [

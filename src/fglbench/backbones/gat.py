@@ -1,7 +1,7 @@
 """Graph attention network (Velickovic et al., ICLR 2018, eq. 3 to 5): every node weighs its neighbours and itself.
 
-H <- concatenation over heads of sum over j of alpha_ij W h_j, plus b, with ELU and dropout between layers; dropout on
-alpha as well. The last layer has one head. No dropout on the input features, as in the other backbones.
+H <- concatenation over heads of sum over j of alpha_ij W h_j, plus b, with ELU and dropout between layers. Dropout also
+acts on alpha. The last layer has one head. The input features have no dropout, as in the other backbones.
 
 Defaults:
     depth 2: the paper's.
@@ -26,7 +26,8 @@ from fglbench.federation.step import Output
 from fglbench.settings import ComponentSettings, Field, Propagation
 
 VERSION = 2
-_COPIES_OF_EDGES = 12  # where edges lead, by target and by source; scores, shares, dropout and their gradients
+# Values per edge and head: indices by target and by source, scores, softmax, dropout, and their gradients.
+_COPIES_OF_EDGES = 12
 
 
 class Settings(ComponentSettings):
@@ -76,7 +77,10 @@ class Backbone(base.Backbone):
     def _attention(
         self, h: Tensor, layer: int, parameters: Parameters, batch: PropagationBatch, dropout: Dropout
     ) -> Tensor:
-        """[rows of level, heads * width] -> [rows of level + 1, heads * width], level = layer."""
+        """Apply one attention layer.
+
+        It maps [rows of level, heads * width] to [rows of level + 1, heads * width], where level = layer.
+        """
         heads = self._heads[layer]
         halves = torch.cat([_blocks(parameters[f"{layer}.{half}"], heads) for half in ("source", "target")], dim=2)
         source, target = batch.linear(h, halves, level=layer).split(heads, dim=1)
@@ -94,6 +98,6 @@ class Backbone(base.Backbone):
 
 
 def _blocks(vector: Tensor, heads: int) -> Tensor:
-    """Each head's vector in the rows and the column of that head: [S, heads * width] -> [S, heads * width, heads]."""
+    """Arrange each head's vector in its own rows and column: [S, heads * width] -> [S, heads * width, heads]."""
     diagonal = torch.eye(heads, device=vector.device)
     return (vector.view(len(vector), heads, -1, 1) * diagonal[:, None]).flatten(1, 2)

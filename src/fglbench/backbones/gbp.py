@@ -1,8 +1,8 @@
 """GBP, graph neural networks by bidirectional propagation (Chen et al., NeurIPS 2020): a decaying sum over hops.
 
-A perceptron on the sum over l from 0 to k of beta (1 - beta)^l A^l X, A = D^(r-1) (A + I) D^(-r) with the kernel
-coefficient r (0.5: symmetric); the weights as FedGTA (section 2.2) gives them. The propagation is exact: the paper's
-push and random walks approximate it on graphs that are too large for that.
+A perceptron acts on the sum over l from 0 to k of beta (1 - beta)^l A^l X. A = D^(r-1) (A + I) D^(-r) with the kernel
+coefficient r (0.5: symmetric). The weights are those that FedGTA (section 2.2) gives. The propagation is exact; the
+push and random walks of the paper approximate it on graphs that are too large for exact propagation.
 
 Defaults:
     hops 4: FedGTA's range is 2 to 20; the paper's push stops by error, not by hops.

@@ -1,6 +1,6 @@
 """Graph convolutional network (Kipf and Welling, ICLR 2017, eq. 2): H <- A H W + b, ReLU and dropout between layers.
 
-A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric). No dropout on the input features, as in the
+A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric). The input features have no dropout, as in the
 public code of FedGTA.
 
 Defaults:

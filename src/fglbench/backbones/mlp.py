@@ -1,4 +1,4 @@
-"""Multi-layer perceptron on the node features: the backbone that sees no edges.
+"""Multi-layer perceptron on the node features: the backbone that does not use edges.
 
 Defaults:
     depth 2: no paper's.
@@ -39,7 +39,7 @@ class Backbone(base.Backbone):
         self.hops = 0
         self.propagations = 0
         self.head = [f"{settings.depth - 1}.weight", f"{settings.depth - 1}.bias"]
-        normed = getattr(settings, "norm", None)  # which models on propagated features have not
+        normed = getattr(settings, "norm", None)  # models on propagated features have no such setting
         self._norms = batch_norms(settings.depth - 1 if normed else 0, settings.hidden)
         self.norms = [name for norm in self._norms for name in norm.names]
 
@@ -55,7 +55,18 @@ class Backbone(base.Backbone):
         return self.perceptron(h, parameters, batch, dropout)
 
     def perceptron(self, h: Tensor, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
-        """The layers after the first: h [outputs, width], before its activation."""
+        """Compute the layers after the first one.
+
+        Args:
+            h: [outputs, width] float32, the output of the first layer before its activation.
+            parameters: stacked parameters and buffers, [S, ...] each.
+            batch: the batch of the forward pass.
+            dropout: dropout of a training step, or the identity in evaluation.
+
+        Returns:
+            Logits [outputs, classes] float32, the input of the last layer before dropout, and updated buffers. With
+            one layer, both tensors are `h`.
+        """
         hidden = h
         moved: Parameters = {}
         for layer in range(1, self.settings.depth):

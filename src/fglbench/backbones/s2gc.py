@@ -1,8 +1,8 @@
-"""Simple spectral graph convolution (Zhu and Koniusz, ICLR 2021): the mean of A^l X over the hops, X mixed in.
+"""Simple spectral graph convolution (Zhu and Koniusz, ICLR 2021): the mean of A^l X over the hops, mixed with X.
 
-softmax((1 / k) sum over l from 1 to k of ((1 - alpha) A^l X + alpha X) W + b), a linear model; A = D^(r-1) (A + I)
-D^(-r) with the kernel coefficient r (0.5: symmetric). With depth above 1 the linear map becomes a perceptron.
-FedGTA (section 2.2) writes it as the plain sum over l from 0 to k, which is alpha = 1 / (k + 1) up to a factor.
+The model is linear: softmax((1 / k) sum over l from 1 to k of ((1 - alpha) A^l X + alpha X) W + b).
+A = D^(r-1) (A + I) D^(-r) with the kernel coefficient r (0.5: symmetric). With depth above 1 the linear map becomes a
+perceptron. FedGTA (section 2.2) writes the plain sum over l from 0 to k, which is alpha = 1 / (k + 1) up to a factor.
 
 Defaults:
     hops 16: the paper's.

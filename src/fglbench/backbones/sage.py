@@ -1,9 +1,9 @@
 """GraphSAGE with mean aggregator (Hamilton et al., NeurIPS 2017, algorithm 1): own features and the neighbours' mean.
 
-H <- mean over neighbours of H W + H V + b, ReLU and dropout between layers; a node without neighbours has the mean 0.
-With `neighbours` a training step reads the mean over that many neighbours at most, drawn anew for every layer and step
-without replacement from the client's own stream (the paper draws with replacement where there are too few);
-evaluation reads all of them. Without the paper's normalisation of H to length 1.
+H <- mean over neighbours of H W + H V + b, ReLU and dropout between layers. A node without neighbours has the mean 0.
+With `neighbours`, a training step uses the mean over at most that many neighbours. They are drawn anew for every layer
+and step, without replacement, from the client's own stream (the paper draws with replacement if there are too few).
+Evaluation uses all neighbours. The paper's normalisation of H to length 1 is left out.
 
 Defaults:
     depth 2: the paper's.

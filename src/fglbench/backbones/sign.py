@@ -1,7 +1,7 @@
-"""SIGN, scalable inception graph networks (Frasca et al., 2020): a linear map of its own for every hop.
+"""SIGN, scalable inception graph networks (Frasca et al., 2020): a separate linear map for every hop.
 
-[X W_0, A X W_1, ..., A^k X W_k] side by side, then a perceptron; A = D^(r-1) (A + I) D^(-r) with the kernel coefficient
-r (0.5: symmetric). ReLU where the public code has a learned slope, as in the other backbones.
+A perceptron acts on the concatenation [X W_0, A X W_1, ..., A^k X W_k]. A = D^(r-1) (A + I) D^(-r) with the kernel
+coefficient r (0.5: symmetric). The activation is ReLU, as in the other backbones; the public code has a learned slope.
 
 Defaults:
     hops 3: the public code's.

@@ -1,9 +1,10 @@
 """Variational graph autoencoder (Kipf and Welling, 2016; FedVGAE, eq. 3 to 8): an autoencoder whose embedding is drawn.
 
-A second convolution gives the mean of each node's embedding, a third one log sigma, both of the same first layer. In
-training z = mean + sigma e, e from a standard normal; in evaluation z is the mean. The Kullback-Leibler divergence from
-the standard normal is added to the local loss: of a node 1/2 sum (mean^2 + sigma^2 - log sigma^2 - 1), of a client the
-mean over the nodes that a step reads (all nodes for links, the training nodes for classes), times `kl`.
+A second convolution gives the mean of each node's embedding, and a third one gives log sigma; both act on the same
+first layer. In training z = mean + sigma e, with e from a standard normal; in evaluation z is the mean. The
+Kullback-Leibler divergence from the standard normal is added to the local loss. The divergence of a node is
+1/2 sum (mean^2 + sigma^2 - log sigma^2 - 1). That of a client is the mean over the nodes that a step reads (all nodes
+for links, the training nodes for classes), times `kl`.
 
 Deviations: log sigma is at most 10, as in PyG. Eq. 8 sums over all nodes, also for classes. The text of FedVGAE speaks
 of three layers, its eq. 4 has two.

@@ -1,1 +1,1 @@
-"""The commands of the command line: one module each, with `add` for its options and a function that runs it."""
+"""Commands of the command line, one module each: `add` adds the options, and `run` runs the command."""

@@ -1,4 +1,4 @@
-"""`fglbench archive STUDY`: the records of a study's finished cells in a small folder, for reuse without a run."""
+"""`fglbench archive STUDY`: put the records of a study's finished cells into a small folder, for reuse."""
 
 import argparse
 from pathlib import Path
@@ -9,13 +9,24 @@ from fglbench.storage import check_writable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument("study", metavar="STUDY", help="name of a study with records in results/studies")
     parser.add_argument("--to", metavar="DIR", help="folder of archives (results/published of the checkout)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Archives and says what was archived."""
+    """Archive the records of a study and print the number of archived cells.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status 0.
+    """
     from fglbench.records.archive import archive
 
     records = places.records_of(args.study, Path(args.results) / "studies")

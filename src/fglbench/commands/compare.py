@@ -1,4 +1,4 @@
-"""`fglbench compare STUDY`: its tables, each beside the paper's where it has one."""
+"""`fglbench compare STUDY`: print a study's tables, each beside the paper's table if it names one."""
 
 import argparse
 import shutil
@@ -10,14 +10,25 @@ from fglbench.errors import StorageError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument("study", metavar="STUDY|FOLDER", help="name of a study, or a folder with its records")
     parser.add_argument("--records", metavar="DIR", help="folder that holds the studies' records (results/studies)")
     parser.add_argument("--references", metavar="DIR", help="folder of the papers' CSV files")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the comparisons; where the study has none, its tables."""
+    """Print the comparisons of a study; if it has none, its tables.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status 0.
+    """
     from fglbench.records.study import read_study
     from fglbench.reporting.terminal import to_text
     from fglbench.stages.tables import study_sheets

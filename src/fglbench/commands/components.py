@@ -1,4 +1,4 @@
-"""What the commands say of components: their names, first lines and settings, without importing them."""
+"""Names, first lines and settings of components for the commands, read without importing the components."""
 
 import ast
 from pathlib import Path
@@ -16,10 +16,13 @@ KINDS = ("dataset", "method", "backbone", "task", "scheme", "sampler")
 
 
 def use_folders(folders: list[str]) -> None:
-    """Adds the folders of `--components`.
+    """Add the folders of `--components` to the registry.
+
+    Args:
+        folders: folders with a user's components.
 
     Raises:
-        ConfigError: one is not a folder.
+        ConfigError: a path is not a folder.
     """
     missing = [f"--components {folder}: is not a folder." for folder in folders if not Path(folder).is_dir()]
     if missing:
@@ -28,14 +31,29 @@ def use_folders(folders: list[str]) -> None:
 
 
 def names(kind: str) -> list[str]:
-    """All names of a kind that a configuration may use; `whole` is what centralised methods take by themselves."""
+    """Return all names of a kind that a configuration may use.
+
+    Args:
+        kind: one of `KINDS`.
+
+    Returns:
+        Names without the scheme `whole`, which centralised methods use by themselves.
+    """
     if kind == "dataset":
         return catalogue.names()
     return [name for name in registry.names(kind) if (kind, name) != ("scheme", "whole")]
 
 
 def first_line(kind: str, name: str) -> str:
-    """One line about a component."""
+    """Return one line about a component.
+
+    Args:
+        kind: one of `KINDS`.
+        name: the component's name.
+
+    Returns:
+        For a dataset its title and counts, for others the first line of the file's docstring.
+    """
     if kind == "dataset":
         spec = catalogue.get(name)
         counts = f"{spec.nodes:,} nodes, {spec.edges:,} edges, {spec.features:,} features, {spec.classes:,} classes"
@@ -44,20 +62,43 @@ def first_line(kind: str, name: str) -> str:
 
 
 def docstring(kind: str, name: str) -> str:
-    """The whole docstring of a component's file."""
+    """Return the docstring of a component's file.
+
+    Args:
+        kind: one of `KINDS`, but not "dataset".
+        name: the component's name.
+
+    Returns:
+        The whole docstring; "" if the file has none.
+    """
     path = registry.declaration(kind, name).path
     return ast.get_docstring(ast.parse(Path(path).read_text(encoding="utf-8"))) or ""
 
 
 def is_module(backbone: str) -> bool:
-    """Whether a backbone is a torch.nn.Module called client by client."""
+    """Return whether a backbone is a `torch.nn.Module` that is called for each client in turn.
+
+    Args:
+        backbone: the backbone's name.
+
+    Returns:
+        Whether the class `Backbone` in its file derives from `ModuleBackbone`.
+    """
     tree = ast.parse(registry.declaration("backbone", backbone).path.read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Backbone"]
     return any(ast.unparse(base).split(".")[-1] == "ModuleBackbone" for own in classes for base in own.bases)
 
 
 def settings_table(model: type[ComponentSettings], indent: str = "  ") -> str:
-    """One line per setting: name, default, what is allowed, description."""
+    """Return the settings of a component as text.
+
+    Args:
+        model: the component's settings class.
+        indent: the text before each line.
+
+    Returns:
+        One line for each setting: name, default, allowed values, description.
+    """
     rows = [
         (name, _shown(field.get_default(call_default_factory=True)), _allowed(field), field.description or "")
         for name, field in model.model_fields.items()
@@ -76,7 +117,7 @@ def _shown(value: Any) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """ "float >= 0, < 1", "int >= 1 or null", "adam | sgd"."""
+    """Return the allowed values of a setting: "float >= 0, < 1", "int >= 1 or null", "adam | sgd"."""
     bounds = [
         f"{sign} {_shown(bound)}"
         for rule in field.metadata

@@ -1,4 +1,4 @@
-"""`fglbench describe NAME`: what is known of a dataset, or a component's docstring and settings."""
+"""`fglbench describe NAME`: print the data card of a dataset, or the docstring and settings of a component."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,11 @@ IN_ROW = ("title", "about", "source", "citation", "license")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument("name", metavar="NAME", help="of a dataset, method, backbone, task, scheme or sampler")
     parser.add_argument(
         "--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help="settings of the dataset"
@@ -26,11 +30,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints everything of that name.
+    """Print the description of every dataset and component that has the given name.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status 0.
 
     Raises:
-        ComponentError: nothing has that name, or it is no dataset and an option is for datasets.
-        DataError: settings do not fit the dataset, or its graph cannot be made.
+        ComponentError: nothing has that name, or an option for datasets is given for another component.
+        DataError: settings are invalid for the dataset, or its graph cannot be made.
     """
     components.use_folders(args.components)
     found = [kind for kind in components.KINDS if args.name in components.names(kind)]
@@ -52,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_dataset(args: argparse.Namespace) -> None:
-    """The row of the catalogue; then the data card, of the workflow's own folder, where that needs no download."""
+    """Print the dataset's row of the catalogue, then its data card.
+
+    The data card is left out if it needs a download and `--download` is not given.
+    """
     from fglbench.config.expand import dataset_part
     from fglbench.config.schema import Entry
     from fglbench.datasets.card import format_card, format_row
@@ -81,7 +94,7 @@ def _print_dataset(args: argparse.Namespace) -> None:
 
 
 def _forbidden() -> str | None:
-    """The setting of the configuration here that forbids to download."""
+    """Return the setting in `config.yaml` of the working directory that forbids downloads, or None."""
     data = read_yaml(CONFIG).get("data") if CONFIG.is_file() else None
     return f"{CONFIG}: data.download: false" if isinstance(data, dict) and data.get("download") is False else None
 

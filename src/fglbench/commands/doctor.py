@@ -1,4 +1,4 @@
-"""`fglbench doctor`: versions, device, memory, data and folders, each marked OK or PROBLEM."""
+"""`fglbench doctor`: check versions, device, memory, data and folders, and mark each OK or PROBLEM."""
 
 import argparse
 import os
@@ -23,11 +23,22 @@ OK, PROBLEM, NOTE = "OK", "PROBLEM", "-"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """It has no options of its own."""
+    """Add no options: the command has none of its own.
+
+    Args:
+        parser: the parser of the command.
+    """
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the findings; exit status 1 where one is a problem."""
+    """Print all findings.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status: 1 if a finding is a problem, else 0.
+    """
     findings = [*_python(), *_packages(), *_machine(), *_mirror(mirror_folder(args.mirror))]
     findings += [_writable("results", Path(args.results)), *_temporary(), _child_process()]
     findings.append(_writable("cache", _snakemake_cache(), "; name another folder in XDG_CACHE_HOME"))
@@ -45,10 +56,13 @@ def _python() -> Iterator[Finding]:
 
 
 def needed() -> list[str]:
-    """The distributions that this one requires, without those of its extras.
+    """Return the packages that fglbench requires, without those of its extras.
+
+    Returns:
+        Names of distributions, without versions.
 
     Raises:
-        PackageNotFoundError: it runs from source, not installed.
+        PackageNotFoundError: fglbench runs from source and is not installed.
     """
     return [re.split(r"[^\w.-]", text)[0] for text in requires("fglbench") or [] if "extra ==" not in text]
 
@@ -113,7 +127,7 @@ def _writable(subject: str, folder: Path, otherwise: str = "") -> Finding:
 
 
 def _temporary() -> Iterator[Finding]:
-    """Partitions and downloads pass through the folder for temporary files."""
+    """Check the folder for temporary files, which partitioning and downloads use."""
     try:
         yield _writable("temporary", Path(tempfile.gettempdir()), "; name another folder in TMPDIR")
     except FileNotFoundError as error:
@@ -121,7 +135,7 @@ def _temporary() -> Iterator[Finding]:
 
 
 def _child_process() -> Finding:
-    """Partitions, preparation and training run in processes that this one starts."""
+    """Check that a child process starts: partitioning, preprocessing and training run in one."""
     try:
         ended = run_in_child(nothing, {})
     except OSError as error:
@@ -130,5 +144,5 @@ def _child_process() -> Finding:
 
 
 def _snakemake_cache() -> Path:
-    """Where Snakemake keeps copies of its sources; it cannot start without."""
+    """Return the folder where Snakemake caches its sources; Snakemake cannot start without it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "snakemake")

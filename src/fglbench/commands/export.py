@@ -1,4 +1,4 @@
-"""`fglbench export FILE`: the clients and roles of a cell as a file, so that others compare on the very same ones."""
+"""`fglbench export FILE`: write the clients and roles of a cell to a file, for comparisons on the same partition."""
 
 import argparse
 from pathlib import Path
@@ -9,19 +9,30 @@ from fglbench.errors import FglbenchError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument("file", metavar="FILE", help="to write: .npz, .csv or .json")
     train.add_partition(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes the partition where it is not there yet, writes the file, and says how it is used.
+    """Make the partition if it is missing, write the file, and print how to use it.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status 0.
 
     Raises:
-        ConfigError: `--set` names an unknown setting, or the options do not go together.
-        ComponentError, DataError: no such component, or the data cannot be had.
-        PartitionError: the partition cannot be made, or the name of the file says no format.
+        ConfigError: `--set` names an unknown setting, or the options contradict each other.
+        ComponentError, DataError: no such component, or the dataset is unavailable.
+        PartitionError: the partition cannot be made, or the file name has no known format.
         DiskError: the file cannot be written.
+        FglbenchError: the task draws roles of its own, which a partition file cannot hold.
     """
     from fglbench.partition.files import check_format, write_partition
     from fglbench.partition.stored import StoredPartition
@@ -53,7 +64,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def values_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The options as a configuration with one cell; which method trains on the partition does not matter.
+    """Return the options as a configuration with one cell; its method and backbone do not affect the partition.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Values as in `config.yaml`, with one entry in each list.
 
     Raises:
         ConfigError: `--set` names an unknown setting.

@@ -1,4 +1,4 @@
-"""`fglbench list`: what there is."""
+"""`fglbench list`: print all components and studies."""
 
 import argparse
 
@@ -20,14 +20,25 @@ KINDS = [*PLURALS, "studies"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     singular = [*PLURALS.values(), "study"]
     parser.add_argument("kind", nargs="?", choices=[*KINDS, *singular], metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--settings", action="store_true", help="with the settings of each and their defaults")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints names with one line each."""
+    """Print all names, with one line about each.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status 0.
+    """
     singular = dict(zip([*PLURALS.values(), "study"], KINDS, strict=True))
     kinds = [singular.get(args.kind, args.kind)] if args.kind else KINDS
     components.use_folders(args.components)
@@ -48,7 +59,7 @@ def _section(plural: str, with_settings: bool) -> str:
 
 
 def _component(kind: str, name: str) -> tuple[str, type[ComponentSettings] | None]:
-    """One line about a component and its settings; of one whose file is broken, what is wrong with it."""
+    """Return one line about a component, and its settings class; if its file is broken, the error and None."""
     try:
         return components.first_line(kind, name), settings_class(kind, name)
     except FglbenchError as error:

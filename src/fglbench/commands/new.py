@@ -1,4 +1,4 @@
-"""`fglbench new method|backbone|dataset NAME`: a working file with its test, to start from."""
+"""`fglbench new method|backbone|dataset NAME`: write a working component file and its test to start from."""
 
 import argparse
 import re
@@ -15,7 +15,11 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\+?")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument("kind", choices=KINDS, help="what to write")
     parser.add_argument(
         "name", metavar="NAME", help="as in configurations: lower-case letters, digits and dashes; may end in '+'"
@@ -31,7 +35,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes both files and says what comes next."""
+    """Write both files and print the next steps.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status 0.
+
+    Raises:
+        ComponentError: `--module` is missing for a backbone or given for another kind; see also `write_component`.
+    """
     if (args.kind == "backbone") != args.module:
         raise ComponentError(
             f"'fglbench new {args.kind} {args.name}': --module is for backbones, and a backbone is written with it. "
@@ -54,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write_component(kind: str, name: str, folder: Path | None, used: list[str] | None = None) -> tuple[Path, Path]:
-    """Writes a component file and its test; nothing is ever overwritten.
+    """Write a component file and its test; never overwrite a file.
 
     Args:
         kind: one of `KINDS`.
@@ -63,11 +77,11 @@ def write_component(kind: str, name: str, folder: Path | None, used: list[str] |
         used: further components folders, whose names are taken too.
 
     Returns:
-        the two paths.
+        Paths of the component file and of its test.
 
     Raises:
-        ComponentError: the name is not valid or taken, a file exists, there is no checkout to write to, or a dataset
-            is to go there.
+        ComponentError: the name is invalid or taken, a file exists, there is no checkout to write to, or a dataset
+            has no components folder.
     """
     if not NAME.fullmatch(name):
         raise ComponentError(

@@ -1,4 +1,4 @@
-"""`--set key=value`: any setting of a cell by name, with the closest valid one where there is none."""
+"""`--set key=value`: change any setting of a cell by name; an error suggests the closest valid name."""
 
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -16,7 +16,16 @@ SECTIONS: dict[str, type[BaseModel]] = {"training": Training, "protocol": Protoc
 
 
 def scalar(text: str) -> Any:
-    """A YAML value, except that `1e-3` is a number, as everywhere else on a command line."""
+    """Return the value of a text, as YAML reads it.
+
+    YAML reads `1e-3` as text; here it is a number, as in other command lines.
+
+    Args:
+        text: the text of a value.
+
+    Returns:
+        The value; the text itself if it is not valid YAML.
+    """
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -30,10 +39,16 @@ def scalar(text: str) -> Any:
 
 
 def split_assignment(assignment: str) -> tuple[str, Any]:
-    """ "mu=0.01" -> ("mu", 0.01).
+    """Return key and value of an assignment: "mu=0.01" -> ("mu", 0.01).
+
+    Args:
+        assignment: "key=value".
+
+    Returns:
+        The key as text, and the value as `scalar` reads it.
 
     Raises:
-        ConfigError: no "=" in it.
+        ConfigError: the text has no "=", or nothing before it.
     """
     key, equals, text = assignment.partition("=")
     if not equals or not key:
@@ -42,14 +57,17 @@ def split_assignment(assignment: str) -> tuple[str, Any]:
 
 
 def apply(assignments: list[str], values: dict[str, Any]) -> None:
-    """Writes assignments into the values of a one-cell configuration.
+    """Write assignments into the values of a configuration with one cell.
 
     A key may name its section: `dataset.nodes`, `scheme.alpha`, `method.mu`, `backbone.depth`, `training.lr`,
-    `protocol.split.train`. A bare key is a setting of the method, else of the backbone, of training, the scheme or the
-    dataset.
+    `protocol.split.train`. A bare key is looked up in this order: method, backbone, training, scheme, dataset.
+
+    Args:
+        assignments: "key=value" each.
+        values: as in `config.yaml`, with one entry in each list; changed in place.
 
     Raises:
-        ConfigError: with every key that is not known, and the closest one that is.
+        ConfigError: with every unknown key and the closest valid one.
         ComponentError, DataError: no such component.
     """
     known = {section: _keys(section, values) for section in (*ENTRIES, *SECTIONS)}

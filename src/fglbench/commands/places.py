@@ -1,4 +1,4 @@
-"""Where the files beside the package lie: studies, their references and records, and the tests of a checkout."""
+"""Paths of the files beside the package: the checkout, its studies, and the records of studies."""
 
 from pathlib import Path
 
@@ -7,13 +7,21 @@ from fglbench.errors import StorageError, suggest
 
 
 def checkout() -> Path | None:
-    """The root of the checkout that this package runs from, or None where it was installed without one."""
+    """Return the root of the checkout that this package runs from.
+
+    Returns:
+        An absolute path; None if the package was installed without a checkout.
+    """
     root = Path(fglbench.__file__).resolve().parents[2]
     return root if (root / "workflow" / "studies").is_dir() else None
 
 
 def studies() -> Path | None:
-    """The folder of study files: of the working directory, else of the checkout, else None."""
+    """Return the folder of study files.
+
+    Returns:
+        `workflow/studies` of the working directory, else of the checkout; None if neither has one.
+    """
     for root in (Path.cwd(), checkout()):
         if root is not None and (root / "workflow" / "studies").is_dir():
             return root / "workflow" / "studies"
@@ -21,14 +29,17 @@ def studies() -> Path | None:
 
 
 def records_of(study: str, records: Path) -> Path:
-    """The folder with the records of a study.
+    """Return the folder with the records of a study.
 
     Args:
         study: its name.
-        records: the folder that holds the studies' records.
+        records: the folder that holds the records of all studies.
+
+    Returns:
+        The folder of the study in `records`.
 
     Raises:
-        StorageError: it has none there; names the studies that have.
+        StorageError: the study has no records there; the message names the studies that have.
     """
     known = sorted(path.parent.name for path in records.glob("*/study.json"))
     if study in known:

@@ -1,4 +1,4 @@
-"""`fglbench train`: one cell without Snakemake."""
+"""`fglbench train`: run one cell without Snakemake."""
 
 import argparse
 import json
@@ -31,7 +31,18 @@ JOBS = {"chunk_clients": "clients trained at once", "memory_mb": "memory for cli
 
 
 def positive(text: str) -> int:
-    """A whole number of 1 or more; argparse names the option where it is not."""
+    """Return an option's text as a number of at least 1.
+
+    Args:
+        text: the text of an integer.
+
+    Returns:
+        The integer.
+
+    Raises:
+        ValueError: the text is not an integer; argparse then names the option.
+        argparse.ArgumentTypeError: the integer is below 1.
+    """
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
@@ -39,7 +50,11 @@ def positive(text: str) -> int:
 
 
 def add_partition(parser: argparse.ArgumentParser) -> None:
-    """Options that say which partition is meant."""
+    """Add the options that select a partition.
+
+    Args:
+        parser: the parser of a command.
+    """
     parser.add_argument("--dataset", required=True, metavar="NAME")
     parser.add_argument("--scheme", default="louvain", metavar="NAME", help="partition scheme (louvain)")
     parser.add_argument("--clients", type=int, default=10, metavar="N", help="(10)")
@@ -55,7 +70,14 @@ def add_partition(parser: argparse.ArgumentParser) -> None:
 
 
 def partition_values(args: argparse.Namespace) -> dict[str, Any]:
-    """These options as a part of a configuration."""
+    """Return the options that select a partition as part of a configuration.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Values as in `config.yaml`, with one entry in each list.
+    """
     return {
         "datasets": [{"name": args.dataset}],
         "partitions": [{"name": args.scheme}],
@@ -67,7 +89,11 @@ def partition_values(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     add_partition(parser)
     parser.add_argument("--method", default="fedavg", metavar="NAME", help="(fedavg)")
     parser.add_argument("--backbone", default="gcn", metavar="NAME", help="(gcn)")
@@ -93,7 +119,13 @@ def _option(name: str) -> str:
 
 
 def values_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The options as a configuration with one cell.
+    """Return the options as a configuration with one cell.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Values as in `config.yaml`, with one entry in each list.
 
     Raises:
         ConfigError: `--set` names an unknown setting.
@@ -119,7 +151,14 @@ def _given(args: argparse.Namespace, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the cell; exit status 1 where its outcome is not ok."""
+    """Run the cell and print its scores and costs.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status: 0 if the outcome is "ok", else 1.
+    """
     from fglbench.config.schema import Training
     from fglbench.runtime.devices import claimed_device
     from fglbench.storage import check_writable

@@ -1,4 +1,4 @@
-"""`fglbench tune STUDY`: searches the settings that the study's `tune` asks for, on the validation score."""
+"""`fglbench tune STUDY`: run the searches that the study asks for under `tune`, by the validation score."""
 
 import argparse
 import sys
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument("study", metavar="STUDY|FILE", help="name of a study, or a study file")
     parser.add_argument("--trials", type=positive, metavar="N", help="settings tried in each search (the study's)")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
@@ -32,9 +36,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the searches that no other process is at, then those that others left; writes the settings found.
+    """Run the searches of a study and write the settings that they found.
 
-    Exit status 1 where no search found any, or settings were given up for an error.
+    Searches that another process is running come last: this command waits for that process, then completes them.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status: 1 if no search found settings, or if settings were given up after errors and `--failures` is
+        "retry"; else 0.
+
+    Raises:
+        FglbenchError: there is no such study, or it asks for no search.
     """
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
@@ -86,7 +100,7 @@ def _run_all(
     shipped: dict[str, dict[str, Any]],
     retry: bool,
 ) -> list[dict[str, Any]]:
-    """First the searches that no other process is at, then those that others left."""
+    """Run the searches that no other process is running, then wait for the others and finish them."""
     from fglbench.tuning.search import run_search
 
     records, waiting = [], []

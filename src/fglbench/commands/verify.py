@@ -1,4 +1,4 @@
-"""`fglbench verify`: whether stored files still match their checksums; `--repair` removes what does not."""
+"""`fglbench verify`: compare stored files with their checksums; `--repair` removes the damaged ones."""
 
 import argparse
 import shutil
@@ -11,7 +11,11 @@ from fglbench.workflow.run_lock import working_on
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command.
+
+    Args:
+        parser: the parser of the command.
+    """
     parser.add_argument(
         "--repair",
         action="store_true",
@@ -20,7 +24,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Names every damaged file; exit status 1 where there is one that was not removed."""
+    """Print every damaged file; with `--repair`, remove these files and the half-made files of other jobs.
+
+    Args:
+        args: the parsed options.
+
+    Returns:
+        Exit status: 1 if a damaged file was found and not removed, else 0.
+
+    Raises:
+        StorageError: the results folder does not exist.
+        BusyError: with `--repair`, another workflow works on the results folder.
+    """
     from fglbench.stages.verify import find_damage, leftovers, repair
 
     results = Path(args.results)

@@ -1,4 +1,4 @@
 """Configuration: typed sections, one report of all problems, and the expansion into cells.
 
-Imports neither torch nor mlflow nor pandas: the Snakefile parses with it, in every job.
+This package imports neither torch nor mlflow nor pandas, because every job parses the Snakefile with it.
 """

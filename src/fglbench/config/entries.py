@@ -1,4 +1,4 @@
-"""Entries of a configuration: the component behind a name, its resolved settings, and what tables call it."""
+"""Entries of a configuration: the component behind a name, its resolved settings, and its label in tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,26 +11,49 @@ from fglbench.settings import OF_ENTRIES, AggregatedSettings, ComponentSettings,
 
 
 def settings_class(kind: str, name: str) -> type[ComponentSettings]:
-    """The settings class of a component ("dataset", "scheme", "method", "backbone")."""
+    """Return the settings class of a component.
+
+    Args:
+        kind: "dataset", "scheme", "method", "backbone", "task" or "sampler".
+        name: the component's name.
+
+    Returns:
+        `ComponentSettings` or a subclass of it.
+
+    Raises:
+        ComponentError, DataError: no such component.
+    """
     return catalogue.get(name).settings if kind == "dataset" else registry.declaration(kind, name).settings
 
 
 def with_settings(entry: Entry, settings: dict[str, Any]) -> Entry:
-    """The component of an entry, under its label, with other settings."""
+    """Return an entry with the same name and label, but other settings.
+
+    Args:
+        entry: gives name and label.
+        settings: all settings of the new entry.
+
+    Returns:
+        A new entry without `training`, `protocol` and `printed`.
+    """
     return Entry.model_validate({**settings, "name": entry.name, "label": entry.label})
 
 
 def component_settings(kind: str, entry: Entry, defaults: dict[str, Any] | None = None) -> ComponentSettings:
-    """The resolved settings of a configured component.
+    """Return the resolved settings of a configured component.
 
     Args:
-        kind: "method", "backbone", "scheme" or "dataset".
-        entry: its name and own settings.
-        defaults: values from elsewhere in the configuration for fields that the component has.
+        kind: "method", "backbone", "scheme", "dataset", "task" or "sampler".
+        entry: name and own settings of the component.
+        defaults: values from elsewhere in the configuration, which the entry's own settings replace. None values and
+            fields that the component does not have are ignored.
+
+    Returns:
+        An instance of the component's settings class.
 
     Raises:
         ComponentError, DataError: no such component.
-        ValidationError: a setting does not fit.
+        ValidationError: a setting is invalid.
     """
     model = settings_class(kind, entry.name)
     own = {key: value for key, value in (defaults or {}).items() if key in model.model_fields and value is not None}
@@ -38,10 +61,16 @@ def component_settings(kind: str, entry: Entry, defaults: dict[str, Any] | None 
 
 
 def aggregation_entry(settings: ComponentSettings) -> Entry | None:
-    """The method that a method with `AggregatedSettings` leaves aggregation to; None for others.
+    """Return the method that another method uses for aggregation.
+
+    Args:
+        settings: resolved settings of a method.
+
+    Returns:
+        Name and settings of the aggregating method; None if `settings` are not `AggregatedSettings`.
 
     Raises:
-        ComponentError: there is no such method, it cannot aggregate for another one, or a key is none of its settings.
+        ComponentError: there is no such method, it cannot aggregate for another one, or a key is not a setting of it.
     """
     if not isinstance(settings, AggregatedSettings):
         return None
@@ -55,10 +84,16 @@ def aggregation_entry(settings: ComponentSettings) -> Entry | None:
 
 
 def sampler_entry(settings: ComponentSettings) -> Entry | None:
-    """The sampler that a backbone with `SampledSettings` reads through; None for others.
+    """Return the sampler that a backbone uses.
+
+    Args:
+        settings: resolved settings of a backbone.
+
+    Returns:
+        Name and settings of the sampler; None if `settings` are not `SampledSettings`.
 
     Raises:
-        ComponentError: there is no such sampler, or a key is none of its settings.
+        ComponentError: there is no such sampler, or a key is not a setting of it.
     """
     if not isinstance(settings, SampledSettings):
         return None
@@ -71,9 +106,10 @@ def sampler_entry(settings: ComponentSettings) -> Entry | None:
 
 
 def _aggregates(method: str) -> bool:
-    """Whether a method is federated, and leaves graphs as they are: those are for the other method to change.
+    """Return whether a method can aggregate for another one: it is federated and leaves the graphs to the other method.
 
-    A file that cannot be read, such as an unfinished one of a user, is no such method: it matters where it is named.
+    A file that cannot be read, such as an unfinished one of a user, does not count. Its error is reported where a
+    configuration names it.
     """
     try:
         declared = registry.declaration("method", method)
@@ -85,9 +121,17 @@ def _aggregates(method: str) -> bool:
 
 
 def labels(entries: list[Entry]) -> list[str]:
-    """The label of each entry: its own, its name, or name and settings where the name occurs twice.
+    """Return the label of each entry.
 
-    A method whose file names a setting as `IN_LABEL` has that setting's value beside its name: "feddc (openfgl)".
+    An entry without a label of its own is labelled by its name. If several entries have that name, its settings follow
+    the name. A method whose file names a setting as `IN_LABEL` has the value of that setting behind its name:
+    "feddc (openfgl)".
+
+    Args:
+        entries: one list of a study, such as its methods.
+
+    Returns:
+        Labels in the order of the entries.
     """
     names = [entry.name for entry in entries]
 
@@ -103,7 +147,7 @@ def labels(entries: list[Entry]) -> list[str]:
 def _qualified_name(entry: Entry) -> str:
     try:
         declared = registry.declaration("method", entry.name)
-    except ComponentError:  # of another kind, or a file that cannot be read, which validation names
+    except ComponentError:  # a component of another kind, or an unreadable file, which validation reports
         return entry.name
     setting = declared.constants.get("IN_LABEL")
     if setting is None:
@@ -112,9 +156,16 @@ def _qualified_name(entry: Entry) -> str:
 
 
 def selected(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[str, Entry]]:
-    """(label, entry) of the entries that are wanted, in their own order; of all where that is None.
+    """Return the entries that a list of labels and names selects.
 
-    A label means its entry alone; a name that is no label means every entry of that name.
+    A label selects only its own entry. A name that is not a label selects every entry of that name.
+
+    Args:
+        entries: one list of a study, such as its methods.
+        wanted: labels or names; None: all entries.
+
+    Returns:
+        (label, entry) of each selected entry, in the order of `entries`.
     """
     labelled = list(zip(labels(entries), entries, strict=True))
     names = set(wanted or ()) - {label for label, _ in labelled}
@@ -122,5 +173,12 @@ def selected(entries: list[Entry], wanted: Sequence[str] | None) -> list[tuple[s
 
 
 def seed_list(seeds: int | list[int]) -> list[int]:
-    """`seeds: 3` means 0, 1, 2."""
+    """Return the seeds as a list: `seeds: 3` means 0, 1, 2.
+
+    Args:
+        seeds: number of seeds, or the seeds themselves.
+
+    Returns:
+        The seeds, in the given order.
+    """
     return list(range(seeds)) if isinstance(seeds, int) else list(seeds)

@@ -1,4 +1,4 @@
-"""Expands a study into cells: every combination, fully resolved, with the path of each stage."""
+"""Expansion of a study into cells: all combinations, with resolved settings and the path of each stage."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ from fglbench.tasks import DEFAULT_TASK, has_own_roles
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a table shows a cell. A centralised cell has a placement in every column it belongs to."""
+    """The place where a table shows a cell. A centralised cell has a placement in every column it belongs to."""
 
     dataset: str
     scheme: str
@@ -42,7 +42,7 @@ class Placement:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells placements of a study apart."""
+        """The values that identify a placement within its study."""
         return (self.dataset, self.scheme, self.clients, self.label, self.backbone, self.cell.seed)
 
 
@@ -55,12 +55,12 @@ class Expansion:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """The distinct cells, in order of first placement."""
+        """The distinct cells, in the order of their first placements."""
         return list({(p.cell.folder("train")): p.cell for p in self.placements}.values())
 
     @cached_property
     def names(self) -> dict[str, dict[str, str]]:
-        """For the axes whose values are labels: label -> its name in papers' reference files."""
+        """For the axes dataset, scheme and backbone: label -> name in the papers' reference files."""
         axes = {"dataset": self.study.datasets, "scheme": self.study.partitions, "backbone": self.study.backbones}
         return {
             axis: {label: next(iter(entry.printed.values()), entry.name) for label, entry in _labelled(entries)}
@@ -69,7 +69,7 @@ class Expansion:
 
     @cached_property
     def printed(self) -> dict[str, dict[str, str]]:
-        """Of the methods, by label, that the paper's reference file calls otherwise: what it calls them."""
+        """Names in the paper's reference file, for the methods that have other names there: label -> column -> name."""
         return {
             label: {str(key): name for key, name in entry.printed.items()}
             for label, entry in _labelled(self.study.methods)
@@ -91,14 +91,29 @@ class Expansion:
 
 
 def other_protocols(study: Study) -> dict[str, Protocol]:
-    """The protocol of each dataset, by label, that has another one than the study."""
+    """Return the protocols of the datasets whose protocol differs from the study's.
+
+    Args:
+        study: a validated study.
+
+    Returns:
+        Label of a dataset -> its protocol; empty if all datasets have the study's protocol.
+    """
     found = ((label, merged_protocol(study, entry)) for label, entry in _labelled(study.datasets))
     return {label: protocol for label, protocol in found if protocol != study.protocol}
 
 
 def expand(study: Study) -> Expansion:
-    """All placements of a validated study: the union of its grids, each of them datasets x schemes x client counts x
-    backbones x methods x seeds.
+    """Return all placements of a study.
+
+    A study is the union of its grids. Each grid is the product datasets x schemes x client counts x backbones x methods
+    x seeds.
+
+    Args:
+        study: a validated study.
+
+    Returns:
+        The study with its placements, each once, in the order of the grids.
 
     Raises:
         ConfigError: two grids give the same placement different settings.
@@ -152,10 +167,17 @@ def _centralised(entry: Entry) -> bool:
 
 
 def dataset_part(entry: Entry) -> Part:
-    """The dataset's segment: its bare name where it has no settings, so that paths stay readable.
+    """Return the dataset's segment of a cell's path.
 
-    A user's own dataset is known by what its file says of it: another version, or another one of that name, is
-    another graph, and each has a folder of its own.
+    The slug of a dataset without settings is its bare name, which keeps paths readable. The slug of a
+    user's own dataset always has a hash, and its specification has the counts and the content hash from the file.
+    Another version of it, or another dataset of the same name, is a different graph and gets a folder of its own.
+
+    Args:
+        entry: an entry of `datasets`.
+
+    Returns:
+        Slug and specification: name, version, settings, and for a user's own dataset `counts` and `content_hash`.
     """
     row = catalogue.get(entry.name)
     settings = component_settings("dataset", entry).model_dump(exclude_none=True)
@@ -166,9 +188,19 @@ def dataset_part(entry: Entry) -> Part:
 
 
 def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol) -> Part:
-    """The partition's segment; its hash covers the dataset, the scheme, the number of clients and the split.
+    """Return the partition's segment of a cell's path.
 
-    Of the scheme `file` it covers what the file holds, not where it lies.
+    Its hash covers the dataset, the scheme, the number of clients and the split. If the task draws roles of its own,
+    the hash also covers the task. For the scheme `file`, it covers the content of the file and not its path.
+
+    Args:
+        dataset: the dataset's segment.
+        entry: an entry of `partitions`.
+        clients: number of clients.
+        protocol: the dataset's protocol, with split and task.
+
+    Returns:
+        Slug, specification and, for the scheme `file`, the absolute path of the file.
 
     Raises:
         PartitionError: the file of the scheme `file` cannot be read.
@@ -200,19 +232,34 @@ def _backbone_settings(entry: Entry, training: Training) -> Any:
 
 
 def preprocessed_part(backbone: Entry, method: Entry, training: Training, protocol: Protocol) -> Part:
-    """What preprocessing makes: shared by all backbones that need the same, and by all methods that keep the graphs."""
+    """Return the segment of a cell's path for the output of preprocessing.
+
+    Backbones with the same requirements share this output, and so do all methods that do not change the graph.
+
+    Args:
+        backbone: the backbone with its settings.
+        method: the method with its settings.
+        training: local training, with hidden width and dropout.
+        protocol: the dataset's protocol, with features and setting.
+
+    Returns:
+        Slug and specification: the backbone's propagation, the features, and the setting if it is inductive.
+    """
     needs = _backbone_settings(backbone, training).propagation().spec()
     if registry.declaration("method", method.name).changes_graph:
         needs["propagate"] = False
     label = f"{protocol.features}-hops{needs['hops']}"
     spec = {**needs, "features": protocol.features, "version": PREPROCESS_VERSION}
-    if protocol.setting == "inductive":  # the other one is not named: it was there first, and its paths stay
+    if protocol.setting == "inductive":  # transductive is left out, because its paths are older than this key
         label, spec = f"{label}-inductive", {**spec, "setting": protocol.setting}
     return Part(slug(label, spec), spec)
 
 
 def _task_spec(entry: Entry) -> Spec:
-    """What is predicted. The first version of the default task is not named: it was there first, and its paths stay."""
+    """Return the key `task` of a specification.
+
+    It is left out for version 1 of the default task, whose paths are older than this key.
+    """
     spec = {
         "name": entry.name,
         "version": registry.declaration("task", entry.name).version,
@@ -235,9 +282,18 @@ def _backbone_spec(entry: Entry, training: Training) -> Spec:
 
 
 def method_part(entry: Entry, backbone: Entry, training: Training, protocol: Protocol) -> Part:
-    """The method's segment: method, backbone, training and what is scored.
+    """Return the method's segment of a cell's path: method, backbone, training and what is scored.
 
-    Settings that are null are left out, so that a new setting whose default null changes nothing keeps every path.
+    Settings that are null are left out. A new setting whose default is null therefore keeps all existing paths.
+
+    Args:
+        entry: the method with its settings.
+        backbone: the backbone with its settings.
+        training: local training.
+        protocol: the dataset's protocol.
+
+    Returns:
+        Slug and specification; the specification includes that of preprocessing.
     """
     settings = component_settings("method", entry)
     resolved, versions = settings.model_dump(exclude_none=True), {}

@@ -1,4 +1,4 @@
-"""YAML files of a configuration as plain mappings."""
+"""Reading of YAML files as mappings."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,16 @@ from fglbench.errors import ConfigError
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Reads a YAML mapping.
+    """Load a YAML file that holds a mapping.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The mapping, with the types that YAML gives.
 
     Raises:
-        ConfigError: unreadable, not YAML, or not a mapping.
+        ConfigError: the file cannot be read, is not YAML, or does not hold a mapping.
     """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))

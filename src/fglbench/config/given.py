@@ -1,4 +1,4 @@
-"""What of a configuration the command line gave (`--config`): its problems are not those of the file."""
+"""Values from the command line (`--config`): their problems name the command line and not the file."""
 
 import re
 from collections.abc import Mapping
@@ -8,12 +8,16 @@ COMMAND_LINE = "--config"
 
 
 def blamed(problem: str, source: str, given: Mapping[str, Any]) -> str:
-    """A problem "<source>: <key>: ..." with the command line as its source, where that gave the key.
+    """Return a problem that names the command line as its source, if the command line gave the key.
 
     Args:
-        problem: as `load_config` words it; any other text is returned as it is.
+        problem: "<source>: <key>: ...", as `load_config` words it.
         source: the file that the other values came from.
-        given: what the command line gave: it replaces single keys of a mapping, and lists as a whole.
+        given: the values from the command line; they replace single keys of a mapping, and lists as a whole.
+
+    Returns:
+        The problem with `--config` as its source; the text unchanged if the file gave the key, or if the text does not
+        start with `source`.
     """
     head = f"{source}: "
     if not problem.startswith(head):

@@ -1,7 +1,7 @@
-"""Identity: what of a setting decides a number, and the path that follows from it.
+"""Identity of cells: the settings that determine a cell's numbers, and the path that follows from them.
 
-A specification is a plain mapping of fully resolved settings and versions; a slug is a readable label with a short
-hash of it. Labels of users are no part of either, so two studies that ask for the same cell share it.
+A specification is a mapping of fully resolved settings and versions. A slug is a readable label with a short hash of
+the specification. Both leave out the labels that users give, so two studies that ask for the same cell share it.
 """
 
 import re
@@ -16,31 +16,42 @@ Spec = dict[str, Any]
 SPLIT_VERSION = 1
 PREPROCESS_VERSION = 1
 ENGINE_VERSION = 1
-"""Raised when the numbers of that stage change; part of every hash that depends on it."""
+"""Version of a stage, part of every hash that depends on the stage. It increases when the stage's numbers change."""
 OVERLAPPING_SPLIT_VERSION = 2
 """`SPLIT_VERSION` of schemes whose clients may share nodes."""
 COLLECT_VERSION = 2
 REPORT_VERSION = 5
 TRACK_VERSION = 2
-"""Raised when collected records, or tables, figures and reports, or the runs in the tracking store, are to be made anew
-of what is there."""
+"""Versions of collected records, of tables, figures and reports, and of the runs in the tracking store. They
+increase when the existing ones must be made again from the same results."""
 
 LONGEST_RANGES = 200
-"""Characters of a job's seeds in the name of its files, of which file systems allow 255."""
+"""Maximum length of a job's seeds in the names of its files; file systems allow 255 characters for a name."""
 
 
 def slug(label: str, spec: Spec) -> str:
-    """`label-hash`: at most 60 characters of the label, in lower-case letters, digits, dots, `+` and dashes."""
+    """Return a path segment `label-hash` for a specification.
+
+    Args:
+        label: readable text.
+        spec: the specification.
+
+    Returns:
+        At most 60 characters of the label, in lower-case letters, digits, dots, `+` and dashes, then a dash and
+        8 hexadecimal digits.
+    """
     readable = re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.")[:60]
     return f"{readable}-{fingerprint(spec)}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One segment of a cell's path: its slug and its specification.
+    """One segment of a cell's path, with its specification.
 
     Attributes:
-        file: where the file lies that the specification knows by its content; None: there is none.
+        slug: the segment of the path.
+        spec: the specification.
+        file: path of a file whose content the specification covers; None: there is no such file.
     """
 
     slug: str
@@ -68,12 +79,12 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """16 hexadecimal digits over everything that decides the cell's numbers."""
+        """16 hexadecimal digits of a hash over everything that determines the cell's numbers."""
         return fingerprint({**self.specs, "seed": self.seed}, digits=16)
 
     @property
     def specs(self) -> dict[str, Spec]:
-        """All specifications by part: what a training job needs to know."""
+        """All specifications by part, as a training job needs them."""
         return {
             "dataset": self.dataset.spec,
             "partition": self.partition.spec,
@@ -82,13 +93,27 @@ class Cell:
         }
 
     def folder(self, stage: str) -> str:
-        """The cell's folder below `results/`, for a stage of split, preprocess, train and evaluate."""
+        """Return the cell's folder for a stage.
+
+        Args:
+            stage: "split", "preprocess", "train" or "evaluate".
+
+        Returns:
+            A path relative to the results folder.
+        """
         last = {"split": "", "preprocess": f"{self.preprocessed.slug}/"}.get(stage, f"{self.method.slug}/")
         return f"{stage}/{self.dataset.slug}/{self.partition.slug}/{last}seed{self.seed}"
 
 
 def seed_ranges(seeds: list[int]) -> str:
-    """Names a set of seeds in a path: [0, 1, 2, 5] -> "0-2+5"."""
+    """Return seeds as text for a path: [0, 1, 2, 5] -> "0-2+5".
+
+    Args:
+        seeds: distinct seeds, in any order.
+
+    Returns:
+        Ascending ranges and single seeds, joined by `+`.
+    """
     runs: list[list[int]] = []
     for seed in sorted(seeds):
         if runs and seed == runs[-1][1] + 1:
@@ -99,7 +124,16 @@ def seed_ranges(seeds: list[int]) -> str:
 
 
 def seed_batches(seeds: list[int], size: int) -> list[list[int]]:
-    """Seeds in their order, `size` to a job, or fewer where `seed_ranges` would be too long for a file's name."""
+    """Divide seeds into batches, one for each job.
+
+    Args:
+        seeds: the seeds.
+        size: maximum number of seeds in a batch.
+
+    Returns:
+        Batches in the order of the seeds. A batch has fewer than `size` seeds if its `seed_ranges` would be longer than
+        `LONGEST_RANGES`.
+    """
     batches: list[list[int]] = []
     for seed in seeds:
         last = batches[-1] if batches else []
@@ -111,7 +145,14 @@ def seed_batches(seeds: list[int], size: int) -> list[list[int]]:
 
 
 def seeds_of(text: str) -> list[int]:
-    """The inverse of `seed_ranges`."""
+    """Return the seeds in a text of `seed_ranges`.
+
+    Args:
+        text: such as "0-2+5".
+
+    Returns:
+        The seeds in the order of the text, here [0, 1, 2, 5].
+    """
     seeds: list[int] = []
     for run in text.split("+"):
         first, _, last = run.partition("-")

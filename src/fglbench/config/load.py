@@ -1,4 +1,4 @@
-"""Reads and validates configurations: all problems in one report, before any job."""
+"""Loading and validation of configurations: all problems in one report, before any job."""
 
 import os
 from collections import Counter
@@ -23,9 +23,13 @@ from fglbench.errors import ConfigError, suggest
 
 
 def repeated_keys(path: Path) -> list[str]:
-    """The keys that a YAML file gives twice in one mapping; YAML itself would silently take the last.
+    """Return the keys that a YAML file gives twice in one mapping; YAML itself would silently use the last one.
 
-    Empty where the file cannot be read, which its reader says.
+    Args:
+        path: the file.
+
+    Returns:
+        One problem for each repeated key; empty if the file cannot be read, which `read_yaml` reports.
     """
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"))
@@ -51,14 +55,17 @@ def repeated_keys(path: Path) -> list[str]:
 
 
 def typed(merged: Any, given: Any) -> Any:
-    """Merged values in which those given with Snakemake's `--config` have the types that YAML gives them.
+    """Return merged values in which the values from Snakemake's `--config` have YAML's types.
 
-    Snakemake hands on the entries of lists and mappings (`--config clients=[5]`) as text. What comes from a file has
-    the types of YAML already, and what is quoted there is meant as text.
+    Snakemake passes on the items of lists and mappings (`--config clients=[5]`) as text. Values from a file have YAML's
+    types already, and a quoted value in a file is meant as text.
 
     Args:
         merged: the configuration after merging.
-        given: the part of it that `--config` gave.
+        given: the part of the configuration that `--config` gave.
+
+    Returns:
+        `merged`, with the text that `--config` gave read as YAML.
     """
     if isinstance(given, dict) and isinstance(merged, dict):
         return {**merged, **{key: typed(merged[key], value) for key, value in given.items() if key in merged}}
@@ -75,13 +82,16 @@ def typed(merged: Any, given: Any) -> Any:
 def load_config(
     values: dict[str, Any], source: str = "config.yaml", studies: Path | None = None, files: Iterable[Path] = ()
 ) -> Config:
-    """Validates a whole configuration.
+    """Validate a whole configuration.
 
     Args:
-        values: as read from YAML, after merging.
-        source: named in problems.
-        studies: folder of study files, for the names under `studies`.
-        files: that the values were read from, to find keys that they give twice.
+        values: the values as read from YAML, after merging.
+        source: the name of the file in problems.
+        studies: folder of study files, printed numbers and `tuned` files; None: printed numbers are not checked.
+        files: the files that the values came from, to find repeated keys.
+
+    Returns:
+        The configuration, with default tables and figures and the overrides of its `tuned` file.
 
     Raises:
         ConfigError: with every problem found.
@@ -112,17 +122,23 @@ def load_config(
 
 
 def _use_components(components: Any, source: str) -> list[str]:
-    """Makes the components of the named folders known; the problems with those that are none."""
+    """Register the components in the named folders; return a problem for each that is not a folder."""
     folders = components.get("folders") if isinstance(components, dict) else components
     if not isinstance(folders, list):
-        return []  # absent, or a problem that validation names
+        return []  # no key, or a value that validation reports
     missing = [str(folder) for folder in folders if not Path(str(folder)).is_dir()]
     registry.use_folders([Path(str(folder)) for folder in folders if str(folder) not in missing])
     return [f"{source}: components: '{folder}' is not a folder." for folder in missing]
 
 
 def load_study(path: Path) -> Study:
-    """Reads and validates a study file.
+    """Load and validate a study file.
+
+    Args:
+        path: the file, in the folder of study files.
+
+    Returns:
+        The study, with default tables and figures and the overrides of its `tuned` file.
 
     Raises:
         ConfigError: with every problem found.
@@ -135,14 +151,24 @@ def load_study(path: Path) -> Study:
 
 
 def mirror_of(config: Config) -> Path | None:
-    """The offline mirror: `data.mirror`, else the environment's FGLBENCH_MIRROR, else None."""
+    """Return the folder of the offline mirror.
+
+    Args:
+        config: a configuration.
+
+    Returns:
+        `data.mirror`, else the environment variable FGLBENCH_MIRROR, else None.
+    """
     return mirror_folder(config.data.mirror)
 
 
 def _validate(
     model: type[Checked], values: dict[str, Any], source: str, studies: Path | None
 ) -> tuple[Checked | None, list[str]]:
-    """What is well-typed in the values, and all problems: what is not well-typed hides nothing of the rest."""
+    """Return the well-typed part of the values (None if there is none) and all problems.
+
+    A value of a wrong type does not hide the problems of the other values.
+    """
     try:
         known = model.model_validate(values)
     except ValidationError as error:
@@ -166,7 +192,10 @@ def _validate(
 
 
 def _without_errors(model: type[Study], values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """The values without the keys and list entries that are not well-typed; required keys get a harmless value."""
+    """Return the values without the keys and list items that were invalid.
+
+    A required key that is then missing gets a valid value.
+    """
     bad: dict[str, set[int | None]] = {}
     for finding in error.errors(include_url=False):
         key, *inner = finding["loc"]

@@ -1,8 +1,9 @@
-"""The settings a cell is run with: the study's, changed by a grid, entries and overrides.
+"""Settings of a cell: the study's settings, changed by a grid, by entries and by overrides.
 
-Training: study, grid, dataset, backbone, overrides, method; a later one wins. Protocol: study, dataset. Settings of a
-component: its defaults, overrides, its own entry; of a backbone also hidden width and dropout of the method's training.
-What an entry of methods states itself thus always stands, for its label promises it.
+A later value replaces an earlier one. The order for training is: study, grid, dataset, backbone, overrides, method. The
+order for the protocol is: study, dataset. The order for settings of a component is: its defaults, overrides, its own
+entry. A backbone takes hidden width and dropout from the merged training if its own settings do not give them; those in
+the training of a method's entry come last. So the values in an entry of methods are always used, as its label promises.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from fglbench.config.schema import Entry, Grid, Override, Protocol, Search, Stud
 
 @dataclass(frozen=True)
 class Combination:
-    """A dataset, backbone and method of a grid, each with its label, and a number of clients."""
+    """A dataset, a backbone and a method of a grid, each as (label, entry), and a number of clients."""
 
     dataset: tuple[str, Entry]
     backbone: tuple[str, Entry]
@@ -30,7 +31,16 @@ Selecting = TypeVar("Selecting", Override, Search)
 
 
 def matching(study: Study, overrides: Sequence[Selecting], at: Combination) -> list[Selecting]:
-    """Of some overrides or searches of a study those that are for a combination, in their order."""
+    """Return the overrides or searches that select the dataset, backbone and method of a combination.
+
+    Args:
+        study: the study that they belong to.
+        overrides: overrides or searches of the study.
+        at: the combination; its number of clients is ignored.
+
+    Returns:
+        The overrides or searches that match, in their order.
+    """
 
     def is_for(entries: list[Entry], wanted: Sequence[str] | None, entry: tuple[str, Entry]) -> bool:
         return wanted is None or entry[0] in (label for label, _ in selected(entries, wanted))
@@ -45,16 +55,32 @@ def matching(study: Study, overrides: Sequence[Selecting], at: Combination) -> l
 
 
 def overrides_at(study: Study, at: Combination) -> list[Override]:
-    """The overrides of a study that are for a combination, in their order."""
+    """Return the overrides of a study that select a combination.
+
+    Args:
+        study: a study with overrides.
+        at: the combination, with its number of clients.
+
+    Returns:
+        The matching overrides, in their order.
+    """
     found = matching(study, study.overrides, at)
     return [override for override in found if override.clients is None or at.clients in override.clients]
 
 
 def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
-    """How the clients of a combination train.
+    """Return the training settings of a combination.
+
+    Args:
+        study: the study.
+        grid: a grid of the study that has the combination.
+        at: the combination.
+
+    Returns:
+        The study's training with all changes, in the order that the module describes.
 
     Raises:
-        ValidationError: a changed key is unknown or does not fit.
+        ValidationError: a changed key is unknown or invalid.
     """
     changes = [grid.training, at.dataset[1].training, at.backbone[1].training]
     changes += [override.training for override in overrides_at(study, at)]
@@ -66,10 +92,17 @@ def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
 
 
 def merged_protocol(study: Study, dataset: Entry) -> Protocol:
-    """What is measured on a dataset; of `split`, single keys may differ.
+    """Return the protocol of a dataset.
+
+    Args:
+        study: the study.
+        dataset: an entry of its datasets; it may change single keys of `split`.
+
+    Returns:
+        The study's protocol with the dataset's changes.
 
     Raises:
-        ValidationError: a changed key is unknown or does not fit.
+        ValidationError: a changed key is unknown or invalid.
     """
     values = study.protocol.model_dump()
     change = dict(dataset.protocol)
@@ -79,7 +112,15 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
 
 
 def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> dict[str, list[str]]:
-    """By task the labels of the datasets that have it, of some, by label or name, or of all, in the study's order."""
+    """Return the datasets of each task of a study.
+
+    Args:
+        study: the study.
+        datasets: labels or names of datasets; None: all datasets.
+
+    Returns:
+        Name of a task -> labels of its datasets, in the study's order.
+    """
     found: dict[str, list[str]] = {}
     for label, entry in selected(study.datasets, datasets):
         found.setdefault(merged_protocol(study, entry).task.name, []).append(label)
@@ -87,12 +128,28 @@ def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> di
 
 
 def tasks_shown(study: Study, datasets: Sequence[str] | None = None) -> list[str]:
-    """The names of the tasks of some datasets, by label or name, or of all; each once, in the order of the datasets."""
+    """Return the names of the tasks of some datasets.
+
+    Args:
+        study: the study.
+        datasets: labels or names of datasets; None: all datasets.
+
+    Returns:
+        Names, each once, in the order of the datasets.
+    """
     return list(datasets_of_tasks(study, datasets))
 
 
 def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str]:
-    """The same without names that are no task and datasets whose protocol is wrong, which is told elsewhere."""
+    """Return the names of the tasks of some datasets, without unknown tasks, which validation reports.
+
+    Args:
+        study: the study.
+        datasets: labels or names of datasets; None: all datasets.
+
+    Returns:
+        Names, each once, in the order of the datasets; empty if the protocol of one of them is invalid.
+    """
     try:
         wanted = None if datasets is None else [str(dataset) for dataset in datasets]
         return [name for name in tasks_shown(study, wanted) if name in registry.names("task")]
@@ -101,7 +158,15 @@ def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str
 
 
 def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
-    """The backbone and the method of a combination, with the settings that overrides give them."""
+    """Return the backbone and the method of a combination, with the settings from overrides.
+
+    Args:
+        study: the study.
+        at: the combination.
+
+    Returns:
+        The entry of the backbone and the entry of the method.
+    """
     found = overrides_at(study, at)
     backbone = _overridden(at.backbone[1], [override.backbone_settings for override in found])
     promised = {key: value for key, value in at.method[1].training.items() if key in backbone.settings}
@@ -119,5 +184,12 @@ def _overridden(entry: Entry, given: list[dict[str, Any]]) -> Entry:
 
 
 def grids_of(study: Study) -> list[Grid]:
-    """The products whose union the study is: its grids, or one of everything."""
+    """Return the grids whose union is the study.
+
+    Args:
+        study: the study.
+
+    Returns:
+        The study's grids; if it has none, one grid with all of its values.
+    """
     return study.grids or [Grid()]

@@ -1,4 +1,4 @@
-"""Files of partitions that a study names: they count by their content."""
+"""Partition files that a study names; the hash of a cell covers their content and not their path."""
 
 from pathlib import Path
 
@@ -6,14 +6,20 @@ from fglbench.errors import PartitionError
 from fglbench.storage import hash_file
 
 FILE = "file"
-"""The scheme that reads a file, and the kind of split that takes its roles."""
+"""Name of the scheme that reads a partition file, and of the kind of split that uses the roles in that file."""
 
 
 def content_of(path: str) -> str:
-    """SHA-256 of a partition file.
+    """Return the SHA-256 of a partition file.
+
+    Args:
+        path: of the file, absolute or relative to the working directory.
+
+    Returns:
+        64 hexadecimal digits.
 
     Raises:
-        PartitionError: there is none at that path.
+        PartitionError: the path is empty, or the file cannot be read.
     """
     if not path:
         raise PartitionError("the scheme 'file' needs the 'path' of a partition file.")

@@ -1,7 +1,7 @@
-"""The reference pages of the configuration, generated from its types.
+"""Generator of the reference pages of the configuration.
 
-`python -m fglbench.config.reference docs` rewrites `configuration.md` and `config.schema.json`; a test fails when they
-differ from what the types say.
+`python -m fglbench.config.reference docs` rewrites `configuration.md` and `config.schema.json` from the types in
+`schema.py`. A test fails if the two files do not match the types.
 """
 
 import inspect
@@ -49,7 +49,11 @@ _PLURALS = {"entry": "entries", "search": "searches"}
 
 
 def markdown() -> str:
-    """The page as Markdown: a table of keys per section."""
+    """Return the page `configuration.md`, with a table of keys for each section.
+
+    Returns:
+        Markdown, which ends with a newline.
+    """
     sections: list[tuple[str, type[BaseModel]]] = [("Top level", Config)]
     parts = [_HEAD]
     for title, model in sections:
@@ -65,7 +69,11 @@ def markdown() -> str:
 
 
 def json_schema() -> str:
-    """The JSON Schema of a configuration file."""
+    """Return the JSON Schema of a configuration file.
+
+    Returns:
+        JSON, which ends with a newline.
+    """
     return json.dumps(Config.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
@@ -80,7 +88,7 @@ def _is_mapping(annotation: Any) -> bool:
 
 
 def _words(model: type[BaseModel], *, plural: bool = False) -> str:
-    """What a page calls a section: "search", "searches"."""
+    """Return the name of a section on the page: "search", or "searches" as plural."""
     word = re.sub(r"(?<=.)(?=[A-Z])", " ", model.__name__.removesuffix("Settings")).lower()
     return _PLURALS.get(word, f"{word}s") if plural else word
 

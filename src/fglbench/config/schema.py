@@ -1,7 +1,7 @@
-"""The typed sections of a configuration; the JSON Schema in `docs/` is generated from them.
+"""The typed sections of a configuration, from which the JSON Schema in `docs/` is generated.
 
-A configuration is a study (what to run and what to show) plus where data lies and how jobs run. A study file in
-`workflow/studies/` holds the first part alone.
+A configuration has two parts: the study (what to run and what to show), and keys that say where data lies and how jobs
+run. A study file in `workflow/studies/` holds only the study.
 """
 
 from typing import Annotated, Any, Literal, TypeVar
@@ -31,7 +31,10 @@ def _components(value: Any) -> Any:
 
 
 class Entry(Section):
-    """A component by name, or a mapping with its settings: `{name: fedprox, mu: 0.01, label: "FedProx mu=.01"}`."""
+    """A component: its name, or a mapping of its name and settings.
+
+    An example of a mapping is `{name: fedprox, mu: 0.01, label: "FedProx mu=.01"}`.
+    """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -48,7 +51,7 @@ class Entry(Section):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The component's own settings given here; the rest are its defaults."""
+        """The component's settings that this entry gives; all others have their defaults."""
         return dict(self.model_extra or {})
 
 
@@ -82,7 +85,7 @@ class Training(Section):
 
 
 class Protocol(Section):
-    """What is measured and how; a table's caption says it."""
+    """What is measured and how; the captions of tables state it."""
 
     task: Annotated[Entry, BeforeValidator(_task, json_schema_input_type=str | Entry)] = Field(
         Entry(name=DEFAULT_TASK), description="What is predicted, trained for and scored."
@@ -123,7 +126,7 @@ class Protocol(Section):
 
 
 class Reference(Section):
-    """Which printed table a table is compared with."""
+    """The printed table of a paper that a table is compared with."""
 
     table: str = Field(description="The table's number in the paper.")
     where: dict[str, str | int | list[str | int]] = Field(
@@ -173,7 +176,7 @@ class Table(Section):
 
 
 class Grid(Section):
-    """A product of values of the study, each by label or name; a key that is left out keeps them all."""
+    """A product of values of the study, each given by label or name. A key that is left out stands for all values."""
 
     datasets: list[str] | None = Field(None, min_length=1, description="Of the study's datasets.")
     partitions: list[str] | None = Field(None, min_length=1, description="Of its partition schemes.")
@@ -185,7 +188,11 @@ class Grid(Section):
 
 
 class Override(Section):
-    """Settings for some cells, chosen by labels or names; a key of choice that is left out means all."""
+    """Settings for some cells of the study.
+
+    `datasets`, `backbones` and `methods` select cells by label or name, and `clients` selects them by client count. A
+    cell must match every key that is given.
+    """
 
     datasets: list[str] | None = Field(None, min_length=1, description="Datasets that it is for.")
     backbones: list[str] | None = Field(None, min_length=1, description="Backbones that it is for.")
@@ -197,7 +204,7 @@ class Override(Section):
 
 
 class Range(Section):
-    """Numbers from low to high, both included; whole ones where both are whole."""
+    """The numbers from `low` to `high`, both included. They are integers if both ends are integers."""
 
     low: int | float = Field(description="Smallest value.")
     high: int | float = Field(description="Largest value.")
@@ -208,13 +215,14 @@ Choices = dict[str, Annotated[list[Any], Field(min_length=1)] | Range]
 
 
 PARTS = ("settings", "backbone_settings", "training")
-"""The parts of a study that overrides and searches give values of."""
+"""The keys under which overrides and searches give values."""
 
 
 class Search(Section):
-    """What is searched for some cells, chosen by labels or names; a key of choice that is left out means all.
+    """The settings to search for some cells of the study.
 
-    Several that are for a cell are searched together. What an entry states itself is not searched.
+    `datasets`, `backbones` and `methods` select cells by label or name. A cell must match every key that is given.
+    Searches that select the same cell are combined into one. A setting that an entry gives itself is not searched.
     """
 
     datasets: list[str] | None = Field(None, min_length=1, description="Datasets that it is for.")
@@ -226,7 +234,7 @@ class Search(Section):
 
 
 class Tune(Section):
-    """How `fglbench tune` searches settings: by the validation score, on seeds that are not reported."""
+    """How `fglbench tune` searches settings: by the validation score, on seeds that the study does not report."""
 
     seeds: list[int] = Field(min_length=1, description="Seeds of the search; none of the study's.")
     partition: str = Field(description="Partition scheme to search on.")
@@ -325,7 +333,7 @@ class Data(Section):
 
 
 class Tracking(Section):
-    """MLflow."""
+    """Tracking of runs with MLflow."""
 
     enabled: bool = Field(True, description="Import finished runs into MLflow.")
     uri: str | None = Field(None, description="Tracking URI; null: MLFLOW_TRACKING_URI, else SQLite under results/.")
@@ -333,7 +341,7 @@ class Tracking(Section):
 
 
 class Components(Section):
-    """Your own methods, backbones, partition schemes and datasets. A list is read as `folders`."""
+    """Your own methods, backbones, partition schemes and datasets. A list instead of a mapping gives the `folders`."""
 
     folders: list[str] = Field([], description="Folders with their files.")
     trust: Trust = Field(
@@ -344,7 +352,7 @@ class Components(Section):
 
 
 class Jobs(Section):
-    """How jobs run; changes no number."""
+    """How jobs run. These keys do not change any result."""
 
     seeds_per_job: int = Field(5, ge=1, le=50, description="Seeds of a cell that share one process.")
     jobs_per_card: int = Field(1, ge=1, le=16, description="Training jobs that may share a GPU on this machine.")

@@ -1,4 +1,4 @@
-"""The searches of a study: which settings are tried for each dataset, backbone and method."""
+"""The searches of a study: the settings to try for each dataset, backbone and method."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -19,10 +19,10 @@ class SearchPlan:
     """One search.
 
     Attributes:
-        at: dataset, backbone and method with their labels.
-        space: from "<part>.<name>", such as "settings.mu", to values or a range.
-        trial_study: the study of one trial without the tried settings: this combination on the search's seeds.
-        slug: names the search; covers everything that decides its numbers.
+        at: dataset, backbone and method with their labels, and the number of clients.
+        space: from "<part>.<name>", such as "settings.mu", to a list of values or a range.
+        trial_study: the study of one trial without the tried settings: this combination on the seeds of the search.
+        slug: name of the search, with a hash of everything that determines its numbers.
     """
 
     at: Combination
@@ -32,11 +32,18 @@ class SearchPlan:
 
     @property
     def place(self) -> dict[str, str]:
-        """The labels, by axis."""
+        """The labels by axis: dataset, backbone and method."""
         return {"dataset": self.at.dataset[0], "backbone": self.at.backbone[0], "method": self.at.method[0]}
 
     def override(self, tried: dict[str, Any]) -> Override:
-        """Tried settings, by the names of `space`, as an override for this combination."""
+        """Return tried settings as an override for this combination.
+
+        Args:
+            tried: from the names in `space` to values.
+
+        Returns:
+            An override that selects the dataset, backbone and method of this search.
+        """
         values: dict[str, Any] = {f"{axis}s": [label] for axis, label in self.place.items()}
         for name, value in tried.items():
             part, _, key = name.partition(".")
@@ -45,17 +52,31 @@ class SearchPlan:
 
     @property
     def metric(self) -> str:
-        """The score that it maximises."""
+        """The name of the score that the search maximises."""
         return selecting_metric(tasks_shown(self.trial_study)[0])
 
     def trial(self, tried: dict[str, Any]) -> Study:
-        """The study of one trial."""
+        """Return the study of one trial.
+
+        Args:
+            tried: from the names in `space` to values.
+
+        Returns:
+            `trial_study` with the tried settings as its last override.
+        """
         overrides = [*self.trial_study.overrides, self.override(tried)]
         return self.trial_study.model_copy(update={"overrides": overrides})
 
 
 def plan_searches(study: Study) -> list[SearchPlan]:
-    """Every search that the study's `tune` asks for; none where it has no such key."""
+    """Return every search that a study asks for under `tune`.
+
+    Args:
+        study: a validated study.
+
+    Returns:
+        The searches in the order of the grids; empty if the study has no key `tune`.
+    """
     tune = study.tune
     if tune is None:
         return []
@@ -74,13 +95,13 @@ def plan_searches(study: Study) -> list[SearchPlan]:
 
 
 def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
-    """Those of a grid that the searches are for."""
+    """Return the partition schemes of a grid that the searches use, as (label, entry)."""
     wanted = selected(study.partitions, [study.tune.partition] if study.tune else [])
     return [scheme for scheme in selected(study.partitions, grid.partitions) if scheme in wanted]
 
 
 def _space(study: Study, tune: Tune, at: Combination) -> Space:
-    """What is searched for a combination, without what its entries state themselves."""
+    """Return the search space of a combination, without the settings that its entries give themselves."""
     own: dict[str, Any] = {"settings": at.method[1].settings, "training": at.method[1].training}
     own["backbone_settings"] = {**at.backbone[1].settings, **at.method[1].training}
     return {
@@ -93,7 +114,10 @@ def _space(study: Study, tune: Tune, at: Combination) -> Space:
 
 
 def _unsearched(override: Override, space: Space) -> Override:
-    """An override without what is searched: every trial sets that itself, also where an earlier search has found it."""
+    """Return an override without the searched settings.
+
+    Every trial sets these settings itself, even if an earlier search has found values for them.
+    """
     parts = {
         part: {name: value for name, value in getattr(override, part).items() if f"{part}.{name}" not in space}
         for part in PARTS

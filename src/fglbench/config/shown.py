@@ -1,4 +1,7 @@
-"""Gives a study that names no tables or figures those of each of its tasks, in the words of that task's score."""
+"""Default tables and figures of studies with other tasks than the default one.
+
+If such a study gives no tables or figures, it gets those of each of its tasks, worded for the score of that task.
+"""
 
 from typing import Any
 
@@ -12,10 +15,18 @@ from fglbench.tasks import DEFAULT_TASK, selecting_metric
 
 
 def with_shown(study: Checked) -> Checked:
-    """The study with the tables and figures that it leaves open, where its tasks are not the default one alone."""
+    """Return the study with default tables and figures for its tasks.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        A copy in which `tables` and `figures` are filled in if the study does not give them. The study itself if the
+        default task is its only task, if a task is unknown, or if the protocol of a dataset is invalid.
+    """
     try:
         datasets = datasets_of_tasks(study)
-    except ValidationError:  # of a dataset's protocol, which is told elsewhere
+    except ValidationError:  # the protocol of a dataset is invalid, which validation reports
         return study
     known = registry.names("task")
     if list(datasets) == [DEFAULT_TASK] or not set(datasets) <= set(known):

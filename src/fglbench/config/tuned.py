@@ -1,4 +1,4 @@
-"""The file of settings that a search found: overrides for a study, and the record of the searches behind them."""
+"""The file of settings that a search found: overrides for a study, and the records of the searches."""
 
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,21 @@ FOLDER = "tuned"
 
 
 class TunedFile(Section):
-    """What `fglbench tune` writes."""
+    """The content of the file that `fglbench tune` writes."""
 
     overrides: list[Override] = Field(description="The best settings of each search.")
     searches: list[dict[str, Any]] = Field([], description="Ranges, seeds, trials and best value of each search.")
 
 
 def with_tuned(study: Checked, studies: Path | None) -> Checked:
-    """The study with the overrides of the file that it names under `tuned`, after its own.
+    """Return the study with the overrides of its `tuned` file after its own overrides.
 
     Args:
-        study: well-typed.
-        studies: folder of study files; the file is in its `tuned/`.
+        study: a well-typed study that has the key `tuned`.
+        studies: folder of study files, with the file in its subfolder `tuned/`; None: the working directory.
+
+    Returns:
+        A copy of the study with more overrides.
 
     Raises:
         ConfigError: there is no such file, or its overrides do not fit the study.
@@ -54,14 +57,17 @@ def with_tuned(study: Checked, studies: Path | None) -> Checked:
 
 
 def shipped_searches(study: Study, studies: Path) -> dict[str, dict[str, Any]]:
-    """The records of the file that a study names under `tuned`, by the slug of the search; none where it names none.
+    """Return the records of the searches in a study's `tuned` file.
 
     Args:
-        study: whose file was found to fit.
+        study: a study whose `tuned` file was validated.
         studies: folder of study files.
 
+    Returns:
+        Slug of a search -> its record; empty if the study has no key `tuned`.
+
     Raises:
-        ConfigError: the file is gone, or is none.
+        ConfigError: the file is missing or invalid.
     """
     if study.tuned is None:
         return {}

@@ -1,1 +1,1 @@
-"""Datasets: the catalogue, one loader file per family, and the canonical graph they all become."""
+"""Datasets: the catalogue, one loader file per family, and the canonical graph that every loader returns."""

@@ -1,4 +1,7 @@
-"""Whether a dataset can be had here, known before any job: cells without data are shown as not run, the others run."""
+"""Availability of datasets on this machine, known before any job starts.
+
+Cells of unavailable datasets are shown as not run; the other cells run.
+"""
 
 import os
 from pathlib import Path
@@ -8,21 +11,32 @@ from fglbench.datasets.spec import DatasetSpec
 
 
 def mirror_folder(named: str | None) -> Path | None:
-    """The offline mirror: the folder that is named, else the environment's FGLBENCH_MIRROR, else None."""
+    """Return the folder of the offline mirror.
+
+    Args:
+        named: the folder that the configuration or the command names; None or "" if it names none.
+
+    Returns:
+        The named folder, else that of the environment variable FGLBENCH_MIRROR; None if there is neither.
+    """
     folder = named or os.environ.get("FGLBENCH_MIRROR")
     return Path(folder) if folder else None
 
 
 def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) -> str | None:
-    """Why a dataset cannot be had; None where it can.
+    """Return the reason why a dataset is unavailable.
 
-    Only the names of its files and this machine's memory are looked at: what the files hold, and whether the disk has
-    room for them, is checked by the download stage. Without a mirror a dataset is presumed to be downloadable.
+    The check covers the names of its files and the memory of this machine. The download stage later checks the content
+    of the files and the free disk space. Without a mirror the download is assumed to succeed.
 
     Args:
-        spec: the dataset.
-        mirror: folder laid out like the raw folders of PyG, if there is one; nothing is downloaded then.
-        may_download: `data.download`.
+        spec: row of the catalogue.
+        mirror: folder with the layout of PyG's raw folders, from which files are copied instead of downloaded; None:
+            no mirror.
+        may_download: the setting `data.download`.
+
+    Returns:
+        The reason as text; None if the dataset is available.
     """
     for path in spec.own_files:
         if not path.is_file():

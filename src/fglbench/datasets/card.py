@@ -1,4 +1,7 @@
-"""The data card: what a graph holds, in numbers, and as text for `fglbench describe`; also what the catalogue says."""
+"""The data card: the statistics of a graph, and their text for `fglbench describe`.
+
+The text of a row of the catalogue is made here too.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +15,17 @@ from fglbench.datasets.spec import Counts, DatasetSpec
 
 
 def data_card(graph: Graph) -> dict[str, Any]:
-    """The numbers of a graph, plain values fit for JSON.
+    """Compute the statistics of a graph as plain values that JSON can hold.
+
+    Args:
+        graph: the canonical graph.
 
     Returns:
         nodes, edges (undirected), features, classes; density (edges / possible pairs), average_degree, isolated_nodes,
-        connected_components, largest_component (nodes), edge_homophily (share of the edges between labelled nodes that
-        join one class; None without such edges), label_histogram (nodes per class), unlabelled, feature_density (share
-        of non-zero values), feature_storage ("csr" or "dense"), masks (nodes per official mask); client_nodes (nodes
-        per client) where the dataset comes split.
+        connected_components, largest_component (nodes), edge_homophily (fraction of the edges between labelled nodes
+        that join two nodes of one class; None without such edges), label_histogram (nodes per class), unlabelled
+        (nodes), feature_density (fraction of non-zero values), feature_storage ("csr" or "dense"), masks (nodes per
+        official mask); client_nodes (nodes per client) if the graph has clients.
     """
     nodes, edges = graph.num_nodes, graph.num_edges
     degree = np.bincount(graph.edges[0], minlength=nodes)
@@ -52,7 +58,14 @@ def data_card(graph: Graph) -> dict[str, Any]:
 
 
 def format_card(card: Mapping[str, Any]) -> str:
-    """Aligned plain text of a data card as the download stage stores it (`graph.json`)."""
+    """Format a data card as aligned plain text.
+
+    Args:
+        card: as the download stage stores it (`graph.json`), or as `data_card` returns it.
+
+    Returns:
+        Lines of text; name, source and settings are included if the card has them.
+    """
     cleaning = card.get("cleaning", {})
     lines = [
         ("nodes", f"{card['nodes']:,}"),
@@ -98,11 +111,14 @@ def format_card(card: Mapping[str, Any]) -> str:
 
 
 def format_row(spec: DatasetSpec, counts: Counts) -> str:
-    """Aligned plain text of what the catalogue says of a dataset, known without its files.
+    """Format a row of the catalogue as aligned plain text, without reading the files of the dataset.
 
     Args:
-        spec: the row.
-        counts: its counts, under the settings that it has.
+        spec: row of the catalogue.
+        counts: of the dataset under its settings.
+
+    Returns:
+        Lines of text, with resource requirements if they are known.
     """
     room = requirements_of(spec)
     origin = spec.url if isinstance(spec.url, str) else ", ".join(spec.url.values())

@@ -1,8 +1,9 @@
-"""The table of datasets: what each one holds, where it comes from, and the hash that says it is the right one.
+"""The table of datasets: size, origin and checksums of each one.
 
 Users' own datasets, from the folders of `components`, are rows as well.
 
-Light on purpose: the workflow reads this table while it is parsed, so nothing here imports torch, pandas or a loader.
+The workflow reads this table while Snakemake parses it. To keep that fast, nothing here imports torch, pandas or a
+loader.
 """
 
 from typing import Any
@@ -76,7 +77,7 @@ _NEIGHBOURS = "edges join each node to its 10 nearest others on standardised fea
 
 
 def _drive(**ids: str) -> dict[str, str]:
-    """The addresses of GraphSAINT's files, by the ids that torch_geometric's loaders have."""
+    """Map the file names of GraphSAINT to addresses, from the ids that torch_geometric's loaders use."""
     names = {"adj": "adj_full.npz", "feats": "feats.npy", "classes": "class_map.json", "roles": "role.json"}
     return {
         names[key]: f"https://drive.usercontent.google.com/download?id={number}&confirm=t"
@@ -352,16 +353,26 @@ CATALOGUE: dict[str, DatasetSpec] = {spec.name: spec for spec in _SPECS}
 
 
 def names() -> list[str]:
-    """The names of all datasets, sorted."""
+    """Return the names of all datasets.
+
+    Returns:
+        Sorted names of the shipped datasets and of users' own.
+    """
     return sorted({*CATALOGUE, *registry.names("dataset")})
 
 
 def get(name: str) -> DatasetSpec:
-    """The row of a dataset.
+    """Return the row of a dataset.
+
+    Args:
+        name: of the dataset.
+
+    Returns:
+        The row of the table, or one that is made from a user's file.
 
     Raises:
         DataError: no dataset has this name.
-        ComponentError: it is a user's own, and its file is not as it must be, or its name is that of a shipped one.
+        ComponentError: the file of a user's own dataset is not valid, or its name is that of a shipped dataset.
     """
     if name in registry.names("dataset"):
         declared = registry.declaration("dataset", name)
@@ -374,5 +385,9 @@ def get(name: str) -> DatasetSpec:
 
 
 def free() -> str:
-    """The names of the shipped datasets that need no files, as text."""
+    """Return the names of the shipped datasets that need no files.
+
+    Returns:
+        Sorted names, separated by commas.
+    """
     return ", ".join(name for name in sorted(CATALOGUE) if not CATALOGUE[name].needs_files)

@@ -1,4 +1,4 @@
-"""The largest connected component of a graph."""
+"""Reduction of a graph to its largest connected component."""
 
 from dataclasses import replace
 
@@ -9,10 +9,16 @@ from fglbench.datasets.base import Graph
 
 
 def largest_component(graph: Graph) -> Graph:
-    """The subgraph of the largest connected component; nodes keep their order.
+    """Return the subgraph of the largest connected component; nodes keep their order.
 
-    Of equally large ones, the component with the lowest node id. `cleaning` gains `nodes_removed` and `edges_removed`
-    (undirected), counted after the other steps.
+    Among components of equal size, the one with the lowest node id is taken.
+
+    Args:
+        graph: the canonical graph.
+
+    Returns:
+        The subgraph; its `cleaning` also has `nodes_removed` and `edges_removed` (undirected), counted after the other
+        steps.
     """
     _, component = connected_components(graph.adjacency(), directed=False)
     largest = graph.induced(np.flatnonzero(component == np.bincount(component).argmax()))

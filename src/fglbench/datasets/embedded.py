@@ -1,7 +1,7 @@
-"""Datasets inside scikit-learn and networkx: nothing to download.
+"""Datasets inside scikit-learn and networkx, which need no download.
 
-`digits` and `breast-cancer` are tables. They become graphs by joining every row to its 10 nearest other rows; features
-are standardised (mean 0, population deviation 1; a constant column stays 0).
+`digits` and `breast-cancer` are tables. Their graphs join every row to its 10 nearest other rows. Their features are
+standardised (mean 0, population standard deviation 1; a constant column becomes 0).
 """
 
 import math
@@ -16,11 +16,20 @@ from fglbench.settings import ComponentSettings
 
 NEIGHBOURS = 10
 _KARATE_COMMUNITIES = "1111333101311100310101002200200200"
-"""Class of every member: the four communities found by modularity that Kipf and Welling (ICLR 2017) use."""
+"""Class of every member: one of the four communities by modularity that Kipf and Welling (ICLR 2017) use."""
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """Makes `digits`, `breast-cancer` or `karate`."""
+    """Load `digits`, `breast-cancer` or `karate`.
+
+    Args:
+        spec: row of the catalogue.
+        settings: not used.
+        root: not used.
+
+    Returns:
+        The canonical graph, without masks.
+    """
     if spec.name == "karate":
         return _karate(spec)
     from sklearn import datasets
@@ -33,9 +42,15 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
 
 
 def standardise(values: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and population deviation 1, float64; a constant column becomes 0.
+    """Standardise columns to mean 0 and population standard deviation 1.
 
-    Sums are exactly rounded, so that the pinned content hash holds on every processor.
+    Sums are exactly rounded, so that the content hash in the catalogue holds on every processor.
+
+    Args:
+        values: [rows, columns] numbers.
+
+    Returns:
+        [rows, columns] float64; a constant column is 0.
     """
     values = values.astype(np.float64)
     mean = np.array([math.fsum(column) for column in values.T]) / len(values)
@@ -45,10 +60,17 @@ def standardise(values: np.ndarray) -> np.ndarray:
 
 
 def nearest_neighbours(values: np.ndarray, count: int) -> np.ndarray:
-    """[2, num_rows * count] int64 pairs (row, one of its nearest other rows), Euclidean; ties go to the lower row.
+    """Find the nearest other rows of each row by Euclidean distance; ties go to the lower row.
 
-    Column by column, because the matrix products of library searches round differently from processor to processor,
-    which changes who wins a near tie.
+    Distances are summed column by column. The matrix products of library searches round differently on different
+    processors, which changes the result in near ties.
+
+    Args:
+        values: [num_rows, columns] float64.
+        count: number of neighbours of each row.
+
+    Returns:
+        [2, num_rows * count] int64 pairs (row, neighbour).
     """
     rows = len(values)
     distance = np.zeros((rows, rows))

@@ -1,12 +1,12 @@
 """Datasets with the clients and roles that the authors of FedGTA publish (Li et al., VLDB 2023).
 
-Their archive holds the whole graph and, client by client, its subgraph, the roles of its nodes there and the masks of
-these roles in the whole graph. So each mask names the nodes of one client. The order of nodes inside a client is theirs
-and is not kept.
+Their archive holds the whole graph and, for each client, its subgraph, the roles of the nodes there, and the masks of
+these roles in the whole graph. Each mask therefore names the nodes of one client. The published order of nodes within a
+client is not kept.
 
-The code that dealt the nodes could deal a community twice to one client (as it did to two clients of Cora, with two
-nodes each). Such a client holds its nodes twice: a first row without edges, and a second one with the edges. Here
-the second row, with its role, is the node; the first ones are counted as `copies_removed`.
+The authors' code could assign a community twice to one client (as it did to two clients of Cora, with two nodes each).
+Such a client holds these nodes twice: a first row without edges, and a second row with the edges. Here the second row,
+with its role, is the node; the first rows are counted as `copies_removed`.
 """
 
 from pathlib import Path
@@ -24,13 +24,19 @@ _ROLES = ("train", "val", "test")
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """Reads a dataset.
+    """Load a dataset.
 
     Args:
-        root: a folder laid out like a mirror, holding the dataset's archive.
+        spec: row of the catalogue.
+        settings: not used.
+        root: a folder with the layout of a mirror, which holds the archive of the dataset.
+
+    Returns:
+        The canonical graph, with masks and clients.
 
     Raises:
-        DataError: the archive is damaged; its clients share or leave out nodes, or are not subgraphs of the whole one.
+        DataError: the archive is damaged, its clients share or leave out nodes, or a client is not a subgraph of the
+            whole graph.
     """
     (path,) = spec.raw_files
     raw = read_raw(root / path)
@@ -63,7 +69,7 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
 
 
 def _last_row(own: dict[str, np.ndarray], label: int, features: np.ndarray) -> int:
-    """The row of a node that a client holds twice, known by its label and features."""
+    """Return the second row of a node that a client holds twice, found by its label and features."""
     rows = np.flatnonzero((own["labels"] == label) & (own["x"] == features).all(axis=1))
     if len(rows) != 2:
         raise DataError(f"a node with two roles has {len(rows)} rows in its client.")
@@ -71,7 +77,7 @@ def _last_row(own: dict[str, np.ndarray], label: int, features: np.ndarray) -> i
 
 
 def _check(own: dict[str, np.ndarray], expected: Graph, client: int) -> None:
-    """Compares a client's rows and edges with the subgraph of its nodes, whatever the order of the nodes."""
+    """Compare a client's rows and edges with the subgraph of its nodes, regardless of the order of the nodes."""
     x = np.concatenate([own["x"], sp.csr_matrix(expected.features).toarray()])
     content = np.column_stack([np.concatenate([own["labels"], expected.labels]), x])
     _, same = np.unique(content, axis=0, return_inverse=True)

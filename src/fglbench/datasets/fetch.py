@@ -1,4 +1,4 @@
-"""Downloads raw files over HTTP with a time limit; never asks anything."""
+"""Download of raw files over HTTP, with a time limit and without prompts."""
 
 import shutil
 import tarfile
@@ -11,21 +11,22 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 TIMEOUT_S = 20.0
-"""Longest silence of a server; without a network the first file fails within this time."""
+"""Longest time without data from the server, in seconds; without a network the first file fails within this time."""
 
 ARCHIVES = (".tar.gz", ".zip")
 
 
 def fetch(url: str | Mapping[str, str], paths: Iterable[str], root: Path) -> None:
-    """Brings files from an address into `root`; they go to disk as they come, whatever their size.
+    """Download files into `root`; they are streamed to disk, whatever their size.
 
     Args:
-        url: of a folder that holds the files by their base names, of a `.tar.gz` or `.zip` with them, or of each file
-            by its base name.
-        paths: where each file goes, relative to `root`.
+        url: address of a folder that holds the files by their base names, of a `.tar.gz` or `.zip` with them, or of
+            each file by its base name.
+        paths: destination of each file, relative to `root`.
+        root: folder of the files; subfolders are created.
 
     Raises:
-        OSError: no answer, an error status, a broken transfer, or an archive without a file; the message names
+        OSError: no answer, an error status, an interrupted transfer, or an archive that lacks a file; the message names
             the address.
     """
     targets = {PurePosixPath(path).name: root / path for path in paths}
@@ -66,7 +67,7 @@ def _unpack(url: str, archive: Path, targets: Mapping[str, Path]) -> None:
 
 
 def _members(archive: Path, names: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Those files of an archive that have one of these base names, and their content."""
+    """Yield name and content of those files of an archive that have one of these base names."""
     wanted = set(names)
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped:

@@ -1,7 +1,7 @@
-"""Datasets read by torch_geometric's own loaders from a folder of verified raw files.
+"""Loader of the datasets that torch_geometric reads, from a folder of verified raw files.
 
-Features stay as the loader gives them (counts or tf-idf for Planetoid, word present or not for the others), without
-normalisation. PolBlogs has none, so each node's feature is its own id, one-hot.
+Features stay as torch_geometric returns them, without normalisation: counts or tf-idf for Planetoid, presence of a word
+for the others. PolBlogs has no features; each node's feature is its one-hot id.
 """
 
 import io
@@ -22,30 +22,35 @@ from fglbench.datasets.spec import DatasetSpec
 from fglbench.settings import ComponentSettings
 
 SPARSE_BELOW = 0.25
-"""Share of non-zero features below which they are kept as a CSR matrix.
+"""Fraction of non-zero features below which they are stored as a CSR matrix.
 
-On a CPU the product with weights and its gradient cost the same either way at 0.3 for 64 columns of weights and at 0.2
-for 256 (`benchmarks/first_product.py`).
+On a CPU, dense and sparse products with the weights (and their gradients) take the same time at a fraction of 0.3 for
+64 columns of weights, and at 0.2 for 256 columns (`benchmarks/first_product.py`).
 """
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """Reads a dataset.
+    """Load a dataset.
 
     Args:
-        root: a private folder laid out like a mirror, holding the dataset's verified raw files; torch_geometric writes
-            its processed files there too.
+        spec: row of the catalogue.
+        settings: not used.
+        root: a private folder with the layout of a mirror, which holds the verified raw files of the dataset;
+            torch_geometric also writes its processed files there.
+
+    Returns:
+        The canonical graph, or its largest connected component if the row says so.
     """
     kind, name = spec.pyg
     arguments = {"name": name} if name else {}
     with warnings.catch_warnings():
-        # The loaders unpickle files of old numpy and scipy versions, whose module names have moved since, and take
-        # pandas arrays as tensors, which nothing here writes to.
+        # The loaders unpickle files of old numpy and scipy versions, whose modules have been renamed since. They also
+        # make tensors of read-only pandas arrays, which is safe because no code here writes to them.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", np.exceptions.VisibleDeprecationWarning)
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         loader = getattr(torch_geometric.datasets, kind)
-        with redirect_stderr(io.StringIO()):  # it announces every file that it processes
+        with redirect_stderr(io.StringIO()):  # because it prints every file that it processes
             dataset = loader(str(root / kind), pre_transform=_sparse_features, **arguments)
     data = dataset[0]
     labels = data.y.numpy().astype(np.int64)
@@ -62,7 +67,10 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
 
 
 def _sparse_features(data: Data) -> Data:
-    """Runs before torch_geometric stores its processed copy, which would be a dense matrix (1.2 GB for physics)."""
+    """Make the features sparse before torch_geometric stores its processed copy.
+
+    A dense matrix would take 1.2 GB for physics.
+    """
     if data.x is not None:
         matrix = sp.csr_matrix(data.x.numpy())
         data.x = None
@@ -81,7 +89,10 @@ def _features(data: Data, nodes: int) -> np.ndarray | sp.csr_matrix:
 
 
 def _cleaning(spec: DatasetSpec, root: Path, nodes: int) -> dict[str, int]:
-    """From the raw file: the loaders drop duplicates and self-loops before anyone can count them."""
+    """Count duplicates and self-loops in the raw file.
+
+    The loaders of torch_geometric remove them, so that they cannot be counted afterwards.
+    """
     for path in spec.raw_files:
         arrays = read_raw(root / path)
         if "pairs" in arrays:

@@ -1,7 +1,8 @@
 """Datasets in the layout of GraphSAINT (Zeng et al., ICLR 2020): adjacency, features, classes and roles in four files.
 
-Features are as the files hold them, dense; the public code of GraphSAINT standardises them by the training nodes.
-The tests read files of that layout, and compare with torch_geometric's loader; the published files were not at hand.
+Features stay as in the files, dense; the public code of GraphSAINT standardises them by the training nodes. The
+published files were not available during development. The tests read files of the same layout and compare the result
+with torch_geometric's loader.
 """
 
 from pathlib import Path, PurePosixPath
@@ -17,13 +18,18 @@ _ROLES = {"train": "tr", "val": "va", "test": "te"}
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """Reads a dataset.
+    """Load a dataset.
 
     Args:
-        root: a folder laid out like a mirror, holding the dataset's raw files.
+        spec: row of the catalogue.
+        settings: not used.
+        root: a folder with the layout of a mirror, which holds the raw files of the dataset.
+
+    Returns:
+        The canonical graph, with the official masks.
 
     Raises:
-        DataError: a file is damaged, or names nodes that the features do not have.
+        DataError: a file is damaged, or refers to nodes that the features do not have.
     """
     raw = {PurePosixPath(path).name: read_raw(root / path) for path in spec.raw_files}
     features = raw["feats.npy"]["values"].astype(np.float32, copy=False)

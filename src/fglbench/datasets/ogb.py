@@ -1,9 +1,11 @@
-"""Node datasets of the Open Graph Benchmark, read from the raw files of its archives without its library.
+"""Node datasets of the Open Graph Benchmark, read from the raw files of its archives without the library `ogb`.
 
-The library asks on standard input before large downloads, and keeps a pickle that torch from 2.6 on refuses to read.
-Citations have a direction in the files, which the canonical graph drops. Where labels are missing (most papers of
-papers100m), a node has none. Masks are the official ones: by year, or by sales rank.
-The tests read files of that layout, and compare with the library's reader; the published files were not at hand.
+The library asks on standard input before large downloads, and stores a pickle that torch refuses to read from 2.6 on.
+Citations are directed in the files; the canonical graph drops the direction. A node whose label is missing (most papers
+of papers100m) has none. Masks are the official ones: by year, or by sales rank.
+
+The published files were not available during development. The tests read files of the same layout and compare the
+result with the library's reader.
 """
 
 from pathlib import Path, PurePosixPath
@@ -19,13 +21,18 @@ _ROLES = {"train": "train.csv.gz", "val": "valid.csv.gz", "test": "test.csv.gz"}
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """Reads a dataset.
+    """Load a dataset.
 
     Args:
-        root: a folder laid out like a mirror, holding the dataset's raw files.
+        spec: row of the catalogue.
+        settings: not used.
+        root: a folder with the layout of a mirror, which holds the raw files of the dataset.
+
+    Returns:
+        The canonical graph, with the official masks.
 
     Raises:
-        DataError: a file is damaged, or names nodes that the features do not have.
+        DataError: a file is damaged, or refers to nodes that the features do not have.
     """
     paths = {PurePosixPath(path).name: root / path for path in spec.raw_files}
     if "data.npz" in paths:

@@ -1,4 +1,4 @@
-"""Datasets of users: a file with a function `load`, which makes plain arrays a graph; see docs/adding-a-dataset.md."""
+"""Loader of users' own datasets: a file with a function `load` that returns a graph; see docs/adding-a-dataset.md."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +16,18 @@ from fglbench.settings import ComponentSettings
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """The graph that the file makes of what lies beside it; `root` is not used.
+    """Load a user's own dataset by its file's function `load`.
+
+    Args:
+        spec: row of the dataset.
+        settings: not used.
+        root: not used; the file reads from its own folder.
+
+    Returns:
+        The graph that the function returns.
 
     Raises:
-        DataError: the file has no `load`, or that fails or makes no graph.
+        DataError: the file has no function `load`, or the function fails or returns no graph.
     """
     path = registry.declaration("dataset", spec.name).path
     try:
@@ -29,7 +37,7 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
         graph = own(path.parent)
     except DataError:
         raise
-    except Exception as error:  # whatever users' files do, it is told with the dataset's name and the line
+    except Exception as error:  # a user's file can raise any exception; the message names its line
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f"{path}:{lines[-1]}" if lines else str(path)
         raise DataError(f"{where}: {type(error).__name__}: {error}.") from error
@@ -44,14 +52,17 @@ def from_arrays(
     labels: np.ndarray,
     masks: Mapping[str, np.ndarray] | None = None,
 ) -> Graph:
-    """The canonical graph of plain arrays, for users' own datasets.
+    """Make the canonical graph from plain arrays, for users' own datasets.
 
     Args:
-        edges: [2, num_entries] integer node ids from 0, in any order, one direction or both, duplicates and self-loops
-            allowed: they are removed and counted.
+        edges: [2, num_entries] integer node ids from 0, in any order, in one direction or both; duplicates and
+            self-loops are removed and counted.
         features: [num_nodes, num_features] finite numbers, an array or any SciPy sparse matrix.
-        labels: [num_nodes] integers from 0, -1 where a node has none; every class up to the highest is there.
-        masks: official split, from "train", "val", "test" to [num_nodes] bool; no node has two roles.
+        labels: [num_nodes] integers from 0, -1 for a node without a class; every class up to the highest must occur.
+        masks: official split, from "train", "val", "test" to [num_nodes] bool; no node has two roles. None: no split.
+
+    Returns:
+        The canonical graph.
 
     Raises:
         DataError: an array is not as described; the message names it.
@@ -84,7 +95,7 @@ def _float_features(features: Any, nodes: int) -> np.ndarray | sp.csr_matrix:
             f"features: [{nodes}, num_features] numbers are wanted, one row a label, not {matrix.dtype} "
             f"{list(matrix.shape)}."
         )
-    with np.errstate(over="ignore"):  # values that no float32 can be are refused below
+    with np.errstate(over="ignore"):  # because values beyond float32 are refused below
         made: np.ndarray | sp.csr_matrix = (
             sp.csr_matrix(matrix, dtype=np.float32, copy=True)
             if sp.issparse(matrix)

@@ -1,6 +1,6 @@
-"""The row of a user's own dataset, from the constants of its file; see docs/adding-a-dataset.md.
+"""The catalogue row of a user's own dataset, from the constants of its file; see docs/adding-a-dataset.md.
 
-Light, as the catalogue is.
+Like the catalogue, this module imports neither torch, pandas nor a loader.
 """
 
 from pydantic import ConfigDict, ValidationError
@@ -19,7 +19,7 @@ class _Counts(Section):
 
 
 class _Constants(Section):
-    """What the file says; other constants are its own business."""
+    """Constants of the file that describe the dataset; other constants are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -35,10 +35,17 @@ class _Constants(Section):
 
 
 def own_spec(declared: Declaration) -> DatasetSpec:
-    """The row that a file of `datasets/` in a components folder describes.
+    """Make the row of a dataset from a file of `datasets/` in a components folder.
+
+    Args:
+        declared: name, constants and summary of the file.
+
+    Returns:
+        The row of the catalogue.
 
     Raises:
-        ComponentError: constants are missing or of a wrong type, all of them named; or it declares settings.
+        ComponentError: constants are missing or have a wrong type (the message names all of them), or the file declares
+            settings.
     """
     if declared.settings is not ComponentSettings:
         raise ComponentError(

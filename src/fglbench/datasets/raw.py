@@ -1,7 +1,7 @@
-"""Reads raw files as plain arrays, safely, to check each one before a loader sees it.
+"""Safe reader of raw files as plain arrays, to check each file before a loader reads it.
 
-The Planetoid files are pickles. They are read by an unpickler that knows numpy arrays, scipy CSR matrices, lists and
-dictionaries and nothing else: a pickle that asks for anything more is refused and nothing in it runs.
+The Planetoid files are pickles. The unpickler here supports numpy arrays, scipy CSR matrices, lists and dictionaries
+only. It refuses a pickle that contains anything else, and runs none of its code.
 """
 
 import collections
@@ -21,7 +21,9 @@ from fglbench.storage import hash_arrays
 
 
 def read_raw(path: Path) -> dict[str, np.ndarray]:
-    """What a raw file holds, in one canonical form, whatever its compression, pickle protocol or storage order.
+    """Read the content of a raw file in a canonical form.
+
+    The result does not depend on compression, pickle protocol and storage order.
 
     Args:
         path: a gnn-benchmark `.npz`, a Planetoid `ind.<name>.*` file or a `.tsv` of integers; of GraphSAINT its
@@ -29,12 +31,13 @@ def read_raw(path: Path) -> dict[str, np.ndarray]:
             a `.zip` of FedGTA's authors.
 
     Returns:
-        arrays by name; files with edges have `pairs` [2, num_entries] int64 in stored direction, duplicates and
-        self-loops included; other matrices are `values`. Of FedGTA's authors `pairs`, `x` and `labels` of the whole
-        graph; with `client<k>.` before them those of each client, and its masks (`train_idx`, `global_train_idx`, ...).
+        Arrays by name. Files with edges have `pairs` [2, num_entries] int64 in stored direction, including duplicates
+        and self-loops; other matrices are `values`. A `.zip` of FedGTA's authors has `pairs`, `x` and `labels` of the
+        whole graph. With the prefix `client<k>.` it has those of each client, and the client's masks (`train_idx`,
+        `global_train_idx`, ...).
 
     Raises:
-        DataError: the file is truncated, damaged, or a pickle that asks for more than arrays.
+        DataError: the file is truncated or damaged, or is a pickle that contains more than arrays.
     """
     reader = {
         ".npz": _read_archive,
@@ -48,20 +51,26 @@ def read_raw(path: Path) -> dict[str, np.ndarray]:
     }
     try:
         with warnings.catch_warnings():
-            # Pickles of old numpy and scipy versions name modules that have moved since; the content is the same.
+            # Pickles of old numpy and scipy versions refer to modules that have been renamed; the content is the same.
             warnings.simplefilter("ignore")
             return reader.get(path.suffix, _read_matrix)(path)
     except MemoryError:
         raise
-    except Exception as error:  # a damaged pickle or archive can raise nearly anything
+    except Exception as error:  # a damaged pickle or archive can raise almost any exception
         raise DataError(f"{path.name} cannot be read: {error or type(error).__name__}") from error
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of what a raw file holds.
+    """Compute the checksum of the content of a raw file.
+
+    Args:
+        path: a file that `read_raw` supports.
+
+    Returns:
+        64 hexadecimal digits (SHA-256).
 
     Raises:
-        DataError: as `read_raw`.
+        DataError: `read_raw` cannot read the file.
     """
     return hash_arrays(read_raw(path))
 
@@ -110,7 +119,7 @@ _OGB = {"edge_index": "pairs", "node_feat": "values", "node_label": "values"}
 
 
 def _stored_csr(archive: Any) -> dict[str, np.ndarray]:
-    """An adjacency matrix as `scipy.sparse.save_npz` writes it; its values are all alike and not kept."""
+    """Read an adjacency matrix as `scipy.sparse.save_npz` writes it; its values are all equal and are dropped."""
     indices, indptr = archive["indices"], archive["indptr"]
     adjacency = sp.csr_matrix((np.ones(len(indices), dtype=np.int8), indices, indptr), shape=tuple(archive["shape"]))
     adjacency.check_format(full_check=True)
@@ -124,7 +133,7 @@ def _read_array(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_json(path: Path) -> dict[str, np.ndarray]:
-    """Lists of node ids by name, or one number for every node id."""
+    """Read lists of node ids by name, or one number for every node id."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if any(isinstance(value, list) for value in found.values()):
         return {name: np.asarray(nodes, dtype=np.int64) for name, nodes in found.items()}
@@ -133,7 +142,10 @@ def _read_json(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
-    """A table without a heading; of edges where its name says so, of float32 where the file holds features."""
+    """Read a table without a header row.
+
+    The name of the file says whether it holds edges, or features, which are read as float32.
+    """
     import pandas as pd
 
     kind = np.float32 if path.name.startswith("node-feat") else None
@@ -188,17 +200,17 @@ def _unpickle(path: Path) -> Any:
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:
-    """Protocol 2 writes bytes as text with this one encoding; no other codec is offered."""
+    """Encode text as latin-1, the only codec that protocol 2 uses for bytes; any other codec is an error."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it asks for the codec {encoding!r}")
     return text.encode(encoding)
 
 
-_RECONSTRUCT = np.empty(0).__reduce__()[0]  # numpy's own function, wherever this version keeps it
+_RECONSTRUCT = np.empty(0).__reduce__()[0]  # numpy's own function; its module depends on the version
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reconstructs arrays, CSR matrices, lists and dictionaries; every other name is an error."""
+    """Unpickler of arrays, CSR matrices, lists and dictionaries; every other name is an error."""
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,

@@ -1,7 +1,7 @@
-"""The pinned hash of what every raw file holds, by its folder below a mirror and its name.
+"""Checksums of the content of every raw file, by its folder below a mirror and its name.
 
-`raw.content_hash` makes them from parsed arrays, so a recompressed archive or a rewritten pickle with equal content is
-accepted, and an altered one is refused by name. A refusal prints the hash it found.
+`raw.content_hash` computes them from parsed arrays. A recompressed archive or a rewritten pickle with equal content is
+therefore accepted. A file with other content is refused; the message names it and prints the checksum that was found.
 """
 
 _BY_FOLDER: dict[str, dict[str, str]] = {

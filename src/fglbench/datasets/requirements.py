@@ -1,7 +1,8 @@
-"""Disk and memory that the large datasets take until their graph is stored, known before anything is fetched or read.
+"""Resource requirements of the large datasets until their graph is stored, known before the download.
 
-Estimates. Memory was measured on made-up graphs of the same layout (up to 16 million entries, 200 million features): 98
-to 103 bytes an entry and 4.3 a feature; the factors below are a little above. They cover the download stage alone.
+The numbers are estimates. Memory was measured on generated graphs of the same layout (up to 16 million entries and 200
+million feature values): 98 to 103 bytes per entry and 4.3 bytes per value. The factors below are slightly larger. The
+estimates cover the download stage only.
 """
 
 import os
@@ -20,7 +21,13 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 @dataclass(frozen=True)
 class Requirements:
-    """Bytes: raw files with their archive in the temporary folder, the stored graph, and memory."""
+    """Resource requirements in bytes.
+
+    Attributes:
+        temporary: raw files and their archive in the temporary folder.
+        stored: the stored graph.
+        memory: main memory to make the graph.
+    """
 
     temporary: float
     stored: float
@@ -28,7 +35,15 @@ class Requirements:
 
 
 def requirements_of(spec: DatasetSpec, *, from_mirror: bool = False) -> Requirements | None:
-    """What a dataset takes; None for the small ones, which are not estimated."""
+    """Estimate the resource requirements of a dataset.
+
+    Args:
+        spec: row of the catalogue.
+        from_mirror: the raw files come from a mirror, so that no archive is downloaded.
+
+    Returns:
+        The estimate; None for the small datasets, which have none.
+    """
     if spec.announced is None:
         return None
     archive_mb = 0 if from_mirror else spec.announced.archive_mb
@@ -41,16 +56,27 @@ def requirements_of(spec: DatasetSpec, *, from_mirror: bool = False) -> Requirem
 
 
 def machine_memory() -> float:
-    """Bytes of memory that this machine, or the control group of this process, has in all."""
+    """Return the total memory of this machine, or of the control group of this process if that is smaller.
+
+    Returns:
+        Bytes.
+    """
     found = [float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))]
     for path in _LIMITS:
-        with suppress(OSError, ValueError):  # "max" where there is no limit
+        with suppress(OSError, ValueError):  # the file is missing, or says "max" (no limit)
             found.append(float(Path(path).read_text()))
     return min(found)
 
 
 def lacking_memory(spec: DatasetSpec) -> str | None:
-    """Why the graph of a dataset cannot be made in the memory of this machine; None where it can."""
+    """Return the reason why this machine has too little memory to make the graph of a dataset.
+
+    Args:
+        spec: row of the catalogue.
+
+    Returns:
+        The reason as text; None if the memory suffices.
+    """
     required, there = requirements_of(spec), machine_memory()
     if required is None or required.memory <= there:
         return None
@@ -58,10 +84,12 @@ def lacking_memory(spec: DatasetSpec) -> str | None:
 
 
 def check_requirements(spec: DatasetSpec, folder: Path, *, from_mirror: bool) -> None:
-    """Refuses a dataset whose requirements this machine does not meet.
+    """Check that this machine meets the resource requirements of a dataset.
 
     Args:
-        folder: where the graph goes; it need not exist yet.
+        spec: row of the catalogue.
+        folder: destination of the graph; it need not exist yet.
+        from_mirror: the raw files come from a mirror.
 
     Raises:
         ResourceError: memory, the temporary folder or the disk of `folder` does not suffice.

@@ -1,8 +1,8 @@
 """A synthetic graph of any size: a stochastic block model with Gaussian features around class centres.
 
-Classes are equally large up to one node and dealt to the node ids at random. The numbers of edges inside and across
-classes are fixed by the settings and the edges drawn uniformly among such pairs, so `homophily` is met exactly and not
-only on average.
+The sizes of the classes differ by at most one node, and classes are assigned to node ids at random. The settings fix
+the number of edges within classes and the number across classes. The edges are drawn uniformly among such pairs, so
+that `homophily` is met exactly and not only on average.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,34 @@ _ROWS_AT_ONCE = 65_536
 
 
 def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
-    """Generates the graph that the settings describe."""
+    """Generate the graph that the settings describe.
+
+    Args:
+        spec: not used.
+        settings: of the block model.
+        root: not used.
+
+    Returns:
+        The canonical graph, without masks.
+
+    Raises:
+        TypeError: the settings are not those of a block model.
+    """
     if not isinstance(settings, SbmSettings):
         raise TypeError(f"{type(settings).__name__} are not the settings of a block model")
     return generate(settings)
 
 
 def generate(settings: SbmSettings) -> Graph:
-    """A block model graph; equal settings give equal arrays.
+    """Generate a graph of the block model; equal settings give equal arrays.
 
     A million nodes with five million edges and 100 features take a few seconds and 1 GB.
+
+    Args:
+        settings: sizes, homophily, signal and seed.
+
+    Returns:
+        The canonical graph, without masks.
     """
     stream = numpy_stream(settings.seed, "dataset", "sbm")
     labels = stream.permutation(np.arange(settings.nodes, dtype=np.int64) % settings.classes)
@@ -52,8 +70,8 @@ def generate(settings: SbmSettings) -> Graph:
 
 
 def _edge_keys(settings: SbmSettings, labels: np.ndarray, stream: np.random.Generator) -> list[np.ndarray]:
-    """Distinct edges as `low * nodes + high`: those inside classes, then those across."""
-    by_class = np.argsort(labels, kind="stable")  # class by class; positions of one class are consecutive
+    """Draw distinct edges as `low * nodes + high`: those within classes first, then those across classes."""
+    by_class = np.argsort(labels, kind="stable")  # so that the positions of a class are consecutive
     sizes = np.bincount(labels, minlength=settings.classes)
     start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     size_at, start_at = np.repeat(sizes, sizes), np.repeat(start, sizes)
@@ -77,7 +95,7 @@ def _edge_keys(settings: SbmSettings, labels: np.ndarray, stream: np.random.Gene
             drawn = np.minimum(one, other) * settings.nodes + np.maximum(one, other)
             keys = np.sort(np.concatenate([keys, drawn]))
             keys = keys[np.diff(keys, prepend=-1) > 0]
-        return stream.permutation(keys)[:count]  # sorted keys: cutting the tail would favour low ids
+        return stream.permutation(keys)[:count]  # because a cut of the sorted keys would favour low ids
 
     same = settings.same_class_edges
     return [distinct(same, inside), distinct(settings.edges - same, across)]

@@ -1,6 +1,6 @@
-"""What the catalogue says of a dataset: its counts, its files, and the settings of those that are generated.
+"""The rows of the catalogue: counts and files of a dataset, and the settings of generated datasets.
 
-Light on purpose, as the catalogue is: no torch, pandas or loader.
+Like the catalogue, this module imports neither torch, pandas nor a loader, so that it loads fast.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ class SbmSettings(ComponentSettings):
 
     @property
     def edges(self) -> int:
-        """Undirected edges."""
+        """Number of undirected edges."""
         return round(self.nodes * self.average_degree / 2)
 
     @property
     def same_class_edges(self) -> int:
-        """Undirected edges whose ends have the same class."""
+        """Number of undirected edges whose ends have the same class."""
         return round(self.edges * self.homophily)
 
     @model_validator(mode="after")
@@ -55,7 +55,14 @@ class SbmSettings(ComponentSettings):
 
 @dataclass(frozen=True)
 class Counts:
-    """What a dataset must hold: `edges` are undirected, without duplicates and self-loops."""
+    """The sizes that a dataset must have.
+
+    Attributes:
+        nodes: number of nodes.
+        edges: number of undirected edges, without duplicates and self-loops.
+        features: number of features.
+        classes: number of classes.
+    """
 
     nodes: int
     edges: int
@@ -65,16 +72,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class Announced:
-    """What is known of a dataset whose published files have not been read here.
+    """Published sizes of a dataset whose files this project has not read yet.
 
-    Numbers are those of its publishers, which FedGTA prints too (table 2). `counts.edges` are half the entries where
-    these have both directions, else all of them, so that duplicates and self-loops may count; they are not checked,
-    and neither are hashes.
+    The numbers come from the publishers of the dataset; FedGTA prints them too (table 2). `counts.edges` is half the
+    number of entries if the entries contain both directions, else their number. It may therefore include duplicates and
+    self-loops, and is not checked; neither are hashes.
 
     Attributes:
-        entries: edges that the raw files hold, as they say; checked.
-        raw_mb: size of the raw files in 10^6 bytes, estimated from their arrays where no publisher states it.
-        archive_mb: size of the archive they come in; 0 where each comes by itself.
+        entries: number of edges in the raw files, as published; checked.
+        raw_mb: size of the raw files in 10^6 bytes; estimated from their arrays if no publisher states it.
+        archive_mb: size of their archive in 10^6 bytes; 0 if each file is downloaded separately.
     """
 
     entries: int
@@ -91,26 +98,26 @@ class DatasetSpec:
         title: as printed in reports.
         family: datasets of one family share their raw format and origin.
         loader: the module of `fglbench.datasets` whose `load` makes the graph.
-        counts: nodes, undirected edges, features, classes; of the default settings where there are settings.
-        about: what nodes, edges, features and classes are.
-        source: where it comes from, for people.
+        counts: nodes, undirected edges, features, classes; for a generated dataset under its default settings.
+        about: the meaning of nodes, edges, features and classes.
+        source: origin of the data, as text.
         citation: the paper to cite.
-        license: what is known about the terms of use.
-        content_hash: `datasets.base.content_hash` of the canonical graph; None where it depends on settings, or is not
+        license: known terms of use.
+        content_hash: `datasets.base.content_hash` of the canonical graph; None if it depends on settings or is not
             known yet.
-        raw_files: paths below a mirror folder, with the hash of what each file holds (None: not known yet); empty where
-            nothing is needed.
-        url: the address of the folder that holds the raw files, of a .tar.gz or .zip with them, or of each file by its
-            base name; "" where nothing is needed.
-        announced: of a dataset whose files have not been read here.
-        pyg: class of `torch_geometric.datasets` and its `name` argument ("" where it takes none).
-        largest_component: only the largest connected component of the graph that the loader reads.
+        raw_files: paths below a mirror folder -> checksum of the content of the file (None: not known yet); empty if
+            the dataset needs no files.
+        url: address of a folder with the raw files, of a .tar.gz or .zip with them, or of each file by its base name;
+            "" if there is none.
+        announced: published sizes, if the files have not been read in this project; else None.
+        pyg: class of `torch_geometric.datasets` and its `name` argument ("" if it has none).
+        largest_component: whether the graph is reduced to its largest connected component.
         component: the file of a user's own dataset.
-        own_files: what that reads; neither downloaded nor in a mirror.
-        own_split: whether it comes with masks.
-        own_negative: whether it says that features may be negative.
-        native_clients: clients that it comes split into; 0 where it does not.
-        settings: the settings class; without fields unless the dataset is generated.
+        own_files: data files of a user's own dataset; neither downloaded nor in a mirror.
+        own_split: whether a user's own dataset has masks.
+        own_negative: whether a user's own dataset may have negative features.
+        native_clients: number of clients in the published data; 0 if it has no clients.
+        settings: the settings class; it has no fields unless the dataset is generated.
         version: raised when the graph changes; part of the identity of every cell.
     """
 
@@ -139,45 +146,59 @@ class DatasetSpec:
 
     @property
     def nodes(self) -> int:
+        """Number of nodes."""
         return self.counts.nodes
 
     @property
     def edges(self) -> int:
+        """Number of undirected edges."""
         return self.counts.edges
 
     @property
     def features(self) -> int:
+        """Number of features."""
         return self.counts.features
 
     @property
     def classes(self) -> int:
+        """Number of classes."""
         return self.counts.classes
 
     @property
     def needs_files(self) -> bool:
-        """False for datasets that are embedded in a library, generated, or a user's own."""
+        """Whether it has raw files; false for datasets inside a library, generated ones, and users' own."""
         return bool(self.raw_files)
 
     @property
     def has_public_split(self) -> bool:
-        """Whether the dataset comes with masks of its own."""
+        """Whether the dataset has its own masks."""
         return self.own_split or self.family in ("planetoid", "graphsaint", "ogb", "fedgta")
 
     @property
     def has_negative_features(self) -> bool:
-        """Whether features are standardised, embeddings or Gaussian: rows cannot be divided by their sums."""
+        """Whether features may be negative, because they are standardised, embeddings or Gaussian.
+
+        Rows of such features cannot be divided by their sums.
+        """
         standardised = self.family in ("embedded", "synthetic", "ogb") and self.name != "karate"
         return self.own_negative or standardised or self.name == "reddit"
 
     @property
     def synthetic(self) -> bool:
+        """Whether the graph is generated."""
         return self.family == "synthetic"
 
     def read_settings(self, values: Mapping[str, Any]) -> ComponentSettings:
-        """Validates settings.
+        """Validate the settings of the dataset.
+
+        Args:
+            values: setting -> value; missing settings have their defaults.
+
+        Returns:
+            The complete settings.
 
         Raises:
-            DataError: an unknown key, a wrong type or a value out of range; all problems in one message.
+            DataError: a key is unknown, or a value has a wrong type or is out of range. The message lists all problems.
         """
         try:
             return self.settings(**values)
@@ -195,7 +216,13 @@ class DatasetSpec:
             raise DataError(f"dataset '{self.name}': " + " ".join(problems)) from error
 
     def counts_for(self, values: Mapping[str, Any]) -> Counts:
-        """The counts under given settings, known before anything is made.
+        """Return the counts of the dataset under given settings, without making the graph.
+
+        Args:
+            values: setting -> value; missing settings have their defaults.
+
+        Returns:
+            The counts of a generated dataset under these settings; else those of the row.
 
         Raises:
             DataError: the settings are not valid.

@@ -1,8 +1,8 @@
-"""Reads the tensors of a file that `torch.save` wrote; nothing that the file names is imported or called.
+"""Reader of the tensors in a `torch.save` file, without importing or calling anything that the file names.
 
-The file is a zip archive (torch 1.6 and later): a pickle, and the bytes of every storage beside it. The pickle is read
-by an unpickler that knows tensors, lists, tuples and dictionaries. An object of any other class becomes an `Inert` one,
-which keeps its state and does nothing.
+The file is a zip archive (torch 1.6 and later) with a pickle and the bytes of every storage. The unpickler here
+supports tensors, lists, tuples and dictionaries. An object of any other class becomes an `Inert` object, which keeps
+its state and does nothing.
 """
 
 import pickle
@@ -13,17 +13,18 @@ import numpy as np
 
 
 def read_tensors(stream: IO[bytes]) -> dict[str, np.ndarray]:
-    """The tensors of a file by name: their keys in the dictionaries that it holds, at any depth.
+    """Read the tensors of a file by name, which is their key in a dictionary at any depth.
 
     Args:
-        stream: seekable, of the whole file.
+        stream: seekable stream of the whole file.
 
     Returns:
-        read-only arrays of the tensors' shapes and dtypes; of one storage, as in the file, where they share it.
+        Read-only arrays with the tensors' shapes and dtypes; tensors that share a storage in the file share it here
+        too.
 
     Raises:
-        ValueError, zipfile.BadZipFile, pickle.UnpicklingError: the file is damaged, of another kind, or names two
-            tensors alike. A damaged pickle can raise nearly anything else, too.
+        ValueError, zipfile.BadZipFile, pickle.UnpicklingError: the file is damaged or of another kind, or two tensors
+            have the same name. A damaged pickle can also raise almost any other exception.
     """
     with zipfile.ZipFile(stream) as archive:
         pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
@@ -37,7 +38,7 @@ def read_tensors(stream: IO[bytes]) -> dict[str, np.ndarray]:
 
 
 class Inert:
-    """Stands for an object, or the result of a call, that is not made."""
+    """Placeholder for an object, or for the result of a call, that is not created."""
 
     state: Any = None
 
@@ -75,7 +76,7 @@ class _TensorUnpickler(pickle.Unpickler):
         return self._DTYPES.get(name, Inert) if module == "torch" else Inert
 
     def persistent_load(self, pid: Any) -> np.ndarray:
-        """The storage that ("storage", dtype, name, device, number of elements) means, [elements]."""
+        """Return the storage [elements] that ("storage", dtype, name, device, number of elements) refers to."""
         _, dtype, name, _, elements = pid
         if not isinstance(dtype, str) or not isinstance(name, str):
             raise pickle.UnpicklingError(f"a storage of an unknown kind: {pid!r}")
@@ -88,7 +89,7 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 def _tensor(storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> np.ndarray:
-    """The part of a storage that a tensor is, after a check that it lies inside."""
+    """Return a tensor's part of a storage, after a check that the part lies inside the storage."""
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if min([offset, *size, *stride]) < 0 or (0 not in size and last >= len(storage)):
         raise pickle.UnpicklingError(f"a tensor of size {size} lies outside of its storage of {len(storage)}")
@@ -99,7 +100,10 @@ def _tensor(storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tup
 
 
 def _named(content: Any) -> dict[str, np.ndarray]:
-    """All tensors below dictionaries in a nest of dictionaries, sequences and states, which may refer to each other."""
+    """Collect all tensors that are values of a dictionary.
+
+    Dictionaries, sequences and states are searched at any depth, and may refer to each other.
+    """
     found: dict[str, np.ndarray] = {}
     pending, seen = [content], set()
     while pending:

@@ -1,6 +1,6 @@
-"""What local steps compute on: all training targets of the clients at once, or their batches together.
+"""Batches of local steps: all training targets of the clients at once, or their minibatches together.
 
-Every client draws from streams of its own, so that chunks and other clients change nothing.
+Every client draws from random streams of its own, so neither chunks nor other clients change its batches.
 """
 
 from collections.abc import Iterator
@@ -20,33 +20,48 @@ from fglbench.tasks.base import Objective
 
 
 class Batches(Protocol):
-    """The batches of local epochs, of either kind."""
+    """Batches of local epochs, for backbones that propagate or that read samples."""
 
     def use(self, federation: Federation, objective: Objective) -> None:
-        """Goes on with other graphs of the same clients, or other targets."""
-
-    def build(self, clients: np.ndarray) -> None:
-        """Makes the batch of some clients ahead of the first round, where it is one that stays."""
-
-    def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
-        """The batches of one local epoch, a step each.
+        """Switch to other graphs of the same clients, or to other targets.
 
         Args:
-            clients: ascending ids, each with training targets.
+            federation: the client graphs to train on.
+            objective: its `targets` are the training targets.
+        """
+
+    def build(self, clients: np.ndarray) -> None:
+        """Build the batch of some clients before the first round, if all rounds use the same batch.
+
+        Args:
+            clients: [S] int64 ascending ids, each with training targets.
+        """
+
+    def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
+        """Iterate over the batches of one local epoch.
+
+        Args:
+            clients: [S] int64 ascending ids, each with training targets.
+
+        Yields:
+            One batch for each local step.
         """
 
 
 def batches_of(
     backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str
 ) -> Batches:
-    """Those of the kind that a backbone computes on.
+    """Return the kind of batches that a backbone computes on.
 
     Args:
-        backbone: what is trained.
+        backbone: the model to train.
         batch_size: training targets of a client in a step; None for all of them.
-        seed: of the cell.
-        clients: of the federation.
-        device: where batches live.
+        seed: seed of the cell.
+        clients: number of clients of the federation.
+        device: device of the batches.
+
+    Returns:
+        `Samples` if the backbone has a sampler, otherwise `Propagations`.
     """
     if backbone.sampler is not None:
         return Samples(backbone.sampler, batch_size, seed, clients, device)
@@ -54,7 +69,10 @@ def batches_of(
 
 
 class Propagations:
-    """Batches of propagation; see `Minibatches` for their targets, and `batches_of` for the arguments."""
+    """Batches of propagation.
+
+    `Minibatches` chooses their targets. The arguments are those of `batches_of`.
+    """
 
     def __init__(self, backbone: Backbone, batch_size: int | None, seed: int, clients: int, device: torch.device | str):
         self._backbone = backbone
@@ -67,19 +85,39 @@ class Propagations:
         ]
 
     def use(self, federation: Federation, objective: Objective) -> None:
+        """Switch to other graphs of the same clients, or to other targets.
+
+        Args:
+            federation: the client graphs to train on.
+            objective: its `targets` are the training targets.
+        """
         self._minibatches.use(objective.targets, federation.ptr)
         self._federation, self._last = federation, None
 
     def build(self, clients: np.ndarray) -> None:
+        """Build the batch of some clients before the first round, if all rounds use the same batch.
+
+        Args:
+            clients: [S] int64 ascending ids, each with training targets.
+        """
         if self._stays:
             list(self.epoch(clients))
 
     def epoch(self, clients: np.ndarray) -> Iterator[Batch]:
-        """As `Batches`; a batch that stays serves all epochs, and all rounds of the same clients."""
+        """Iterate over the batches of one local epoch.
+
+        Without minibatches and drawn neighbours, one batch serves all epochs, and all rounds with the same clients.
+
+        Args:
+            clients: [S] int64 ascending ids, each with training targets.
+
+        Yields:
+            One batch for each local step.
+        """
         if self._last is not None and np.array_equal(self._last.clients, clients):
             yield self._last
             return
-        self._last = None  # its memory serves the next one
+        self._last = None  # frees its memory for the next batch
         draw = self._draw if self._backbone.neighbours else None
         for present, targets in self._minibatches.epoch(clients):
             batch = self._backbone.batch(self._federation, present, targets, draw_neighbours=draw, device=self._device)
@@ -94,12 +132,15 @@ class Propagations:
 
 
 def sampled_mean(operator: sp.csr_matrix, neighbours: int, keys: np.ndarray) -> sp.csr_matrix:
-    """The mean over those `neighbours` entries of every row that have the smallest keys, or all where there are fewer.
+    """Return an operator that averages the entries with the smallest keys in each row.
 
     Args:
         operator: [rows, columns] CSR; its values are not used.
-        neighbours: entries kept in a row, at least 1.
-        keys: [entries] random numbers.
+        neighbours: largest number of entries kept in a row, at least 1; rows with fewer entries keep all of them.
+        keys: [entries] float64 random numbers, in the order of the operator's entries.
+
+    Returns:
+        [rows, columns] float32 CSR; rows without entries stay empty.
     """
     sizes = np.diff(operator.indptr)
     row = np.repeat(np.arange(len(sizes)), sizes)

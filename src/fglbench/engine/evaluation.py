@@ -1,4 +1,4 @@
-"""Round-wise evaluation: every client's model on all nodes of its own graph, without gradients."""
+"""Evaluation in each round: every client's model predicts all nodes of its own graph, without gradients."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -19,14 +19,17 @@ from fglbench.tasks.base import Task
 
 
 class Evaluator:
-    """Predicts all nodes of all clients (of rows that a method added it predicts none).
+    """Evaluation of every client's model on all original nodes of its graph.
+
+    Batches are kept if all clients are evaluated at once; otherwise they are built anew for each use.
 
     Args:
-        federation: the graphs to predict on: `scored` for scores, the graphs of training for what a method sends.
-        backbone, task: whose outputs, and what is predicted of them.
-        seed: of the cell, of which draws for evaluation are made.
-        device: where batches live.
-        chunk_clients: clients evaluated at once, whose batches are then built anew each time, not kept; None for all.
+        federation: the graphs to predict on: `scored` for scores, the training graphs for logits that a method may see.
+        backbone: the model.
+        task: computes predictions from the outputs of the model.
+        seed: seed of the cell, for random draws of the evaluation.
+        device: device of the batches.
+        chunk_clients: number of clients evaluated at once; None for all.
     """
 
     def __init__(
@@ -43,13 +46,13 @@ class Evaluator:
         self._task = task
         self._seed = seed
         self._device = device
-        clients = np.flatnonzero(np.diff(federation.ptr))  # a graph of training may have no node
+        clients = np.flatnonzero(np.diff(federation.ptr))  # a client's training graph may be empty
         size = chunk_clients or federation.num_clients
         self._chunks = [clients[first : first + size] for first in range(0, len(clients), size)]
         self._kept: list[Batch] | None = None
 
     def build(self) -> None:
-        """Makes the batches ahead of their first use, where they stay."""
+        """Build the batches before their first use, if they are kept."""
         if self._kept is None and len(self._chunks) == 1:
             self._kept = list(self._batches(self._chunks[0]))
 
@@ -66,12 +69,27 @@ class Evaluator:
         yield backbone.batch(federation, clients, original, device=self._device)
 
     def run(self, parameters: Parameters) -> np.ndarray | None:
-        """[N, ...] what the task predicts under stacked parameters, or None where an output is not finite."""
+        """Compute predictions under stacked parameters, and check that all outputs are finite.
+
+        Args:
+            parameters: [C, ...] parameters and buffers by name.
+
+        Returns:
+            Predictions [N, ...] of the task, one for each original node or for each target of the task (such as a
+            pair); None if an output is not finite.
+        """
         predictions, finite = self._predict(parameters)
         return predictions if finite else None
 
     def predictions(self, parameters: Parameters) -> np.ndarray:
-        """The same, whether outputs are finite or not."""
+        """Compute predictions under stacked parameters, without a check that outputs are finite.
+
+        Args:
+            parameters: [C, ...] parameters and buffers by name.
+
+        Returns:
+            Predictions [N, ...] as in `run`.
+        """
         return self._predict(parameters)[0]
 
     @torch.no_grad()
@@ -80,17 +98,31 @@ class Evaluator:
         for output, batch in self._outputs(parameters):
             predictions.append(self._task.predict(output, batch, self._federation))
             sums.append(output.logits.sum())
-        finite = bool(torch.isfinite(torch.stack(sums)).all())  # waits for the device once, however many the chunks
+        finite = bool(torch.isfinite(torch.stack(sums)).all())  # one wait for the device for all chunks
         return np.concatenate([own.cpu().numpy() for own in predictions]), finite
 
     @torch.no_grad()
     def logits(self, parameters: Parameters) -> np.ndarray:
-        """[N, outputs] float32 under stacked parameters."""
+        """Compute the logits of all original nodes under stacked parameters.
+
+        Args:
+            parameters: [C, ...] parameters and buffers by name.
+
+        Returns:
+            [N, outputs] float32.
+        """
         return np.concatenate([output.logits.cpu().numpy() for output, _ in self._outputs(parameters)])
 
     @torch.no_grad()
     def stacked_logits(self, parameters: Parameters) -> Tensor:
-        """The same, left on the device."""
+        """Compute the logits of all original nodes under stacked parameters, on the device.
+
+        Args:
+            parameters: [C, ...] parameters and buffers by name.
+
+        Returns:
+            [N, outputs] float32 tensor.
+        """
         first, *others = (output.logits for output, _ in self._outputs(parameters))
         return torch.cat([first, *others]) if others else first
 

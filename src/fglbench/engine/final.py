@@ -1,4 +1,4 @@
-"""What is computed once training is over, from the parameters of each reading: logits, and the global test."""
+"""Outputs that are computed after training from the parameters of each reading: logits, and the global test."""
 
 import numpy as np
 import torch
@@ -22,7 +22,19 @@ def reading_logits(
     device: torch.device | str = "cpu",
     chunk_clients: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """`<reading>_logits` [N, classes] float32: every client's model on all nodes of its own graph."""
+    """Compute the logits of every client's model on all nodes of its own graph, for each reading.
+
+    Args:
+        result: result of a run with state "ok".
+        backbone: the model.
+        task: task of the cell.
+        seed: seed of the cell.
+        device: device of the computation.
+        chunk_clients: number of clients evaluated at once; None for all.
+
+    Returns:
+        `<reading>_logits` [N, classes] float32.
+    """
     return {
         f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, seed, device, chunk_clients).logits(
             parameters
@@ -40,18 +52,22 @@ def global_test(
     logits: bool,
     device: torch.device | str = "cpu",
 ) -> dict[str, np.ndarray]:
-    """Every client's model on the same M test nodes, which measures how it generalises.
+    """Predict the same M test nodes with every client's model, which measures how it generalises.
 
     Sources: FedEgo, section 5.3.2 (a held-out graph); Fed-GALA, section 4.2.1 (the whole graph).
 
     Args:
-        result: of a run that ended well.
+        result: result of a run with state "ok".
         tested: the graph of the global test as a federation of one client.
-        logits: give the logits too.
+        backbone: the model.
+        task: computes predictions from the outputs of the model.
+        seed: seed of the cell.
+        logits: whether to return the logits as well.
+        device: device of the computation.
 
     Returns:
-        `<reading>_global` [G, M, ...] what the task predicts of the test nodes in ascending order and, if asked for,
-        `<reading>_global_logits` [G, M, classes] float32; G is 1 where all clients hold the same parameters, else the
+        `<reading>_global` [G, M, ...]: predictions of the test nodes in ascending order. With `logits` also
+        `<reading>_global_logits` [G, M, classes] float32. G is 1 if all clients hold the same parameters, otherwise the
         number of clients.
     """
     evaluator = Evaluator(tested, backbone, task, seed, device)

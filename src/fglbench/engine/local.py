@@ -1,4 +1,4 @@
-"""Local training: the epochs of a round's clients, chunk by chunk, and the step that they repeat."""
+"""Local training: the local epochs of a round's clients, chunk by chunk, and the local step."""
 
 from dataclasses import dataclass
 
@@ -21,18 +21,26 @@ from fglbench.tasks.base import Objective
 
 
 def gradients_of(losses: Losses, parameters: Parameters) -> Parameters:
-    """The default: each client's gradient of its own loss, all from one backward pass."""
+    """Compute each client's gradient of its own loss, for all clients in one backward pass (the default local step).
+
+    Args:
+        losses: function from stacked parameters to the losses [S].
+        parameters: [S, ...] leaves by name.
+
+    Returns:
+        [S, ...] gradients by name.
+    """
     return stacked.gradients(losses(parameters).sum(), parameters)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What local training gives beside the parameters.
+    """Results of local training other than the parameters.
 
     Attributes:
-        losses: [C] float32 loss of the objective in the last local epoch, nan where a client did not train.
-        totals: [C] float32 the same with what the model and the method add.
-        bytes_down: what the clients received beside the parameters.
+        losses: [C] float32 loss of the objective in the last local epoch, nan for a client that did not train.
+        totals: [C] float32 the same losses plus the terms that the model and the method add.
+        bytes_down: bytes that the clients received beside the parameters.
     """
 
     losses: np.ndarray
@@ -44,13 +52,15 @@ class LocalTraining:
     """Local epochs of the round's clients.
 
     Args:
-        batches: what their steps compute on.
-        backbone, objective, method: what is trained, to which end, and how it is federated.
-        schedule: local epochs.
-        seed: of the cell.
-        streams: of each client's dropout.
-        chunk_clients: clients trained at once.
-        local_step: gives the direction of a step; the gradient by default.
+        batches: batches of the local steps.
+        backbone: the model to train.
+        objective: the loss that local training minimises.
+        method: its hooks give messages, loss terms and changes of gradients.
+        schedule: number of local epochs.
+        seed: seed of the cell.
+        streams: random stream of each client's dropout.
+        chunk_clients: number of clients trained at once.
+        local_step: computes the direction of a step; the gradient by default.
     """
 
     def __init__(
@@ -79,7 +89,18 @@ class LocalTraining:
     def run(
         self, number: int, active: np.ndarray, current: Parameters, received: Parameters, optimiser: Adam | SGD
     ) -> Trained:
-        """Trains the active clients in place on `current`, from what they `received`."""
+        """Train the active clients for one round, in place on `current`.
+
+        Args:
+            number: 0-based round of the phase.
+            active: [S] int64 ascending ids of the clients to train.
+            current: [C, ...] parameters and buffers by name, updated in place.
+            received: [C, ...] the same at the start of the round.
+            optimiser: local optimiser with the state of all clients.
+
+        Returns:
+            Losses of the clients and the bytes of their downloads.
+        """
         losses = np.full((2, len(self._streams)), np.nan, dtype=np.float32)
         found, bytes_down = [], 0
         for first in range(0, len(active), self._chunk_clients):
@@ -88,7 +109,7 @@ class LocalTraining:
             bytes_down += stacked.total_bytes(downloads)
             found.append(self._run_chunk(number, chunk, downloads, current, received, optimiser))
         if found:
-            losses[:, active] = torch.cat(found, dim=1).cpu().numpy()  # local training waits for the device here alone
+            losses[:, active] = torch.cat(found, dim=1).cpu().numpy()  # the only wait for the device in local training
         return Trained(losses[0], losses[1], bytes_down)
 
     def _run_chunk(
@@ -100,7 +121,7 @@ class LocalTraining:
         received: Parameters,
         optimiser: Adam | SGD,
     ) -> Tensor:
-        """Losses and totals [2, S] of the last epoch: the mean over the epoch's training targets."""
+        """Train a chunk and return losses and totals [2, S] of the last epoch, averaged over its targets."""
         losses, seen = torch.zeros(2, 0), np.zeros(0)
         own: _Own | None = None
         for epoch in range(self._schedule.local_epochs):
@@ -108,7 +129,7 @@ class LocalTraining:
                 if own is None or not np.array_equal(batch.clients, own.clients):
                     own = _Own.of(batch.clients, chunk, downloads, current, received, optimiser.names, own)
                 found, sizes = self._step(number, epoch, batch, own, optimiser), np.diff(batch.target_ptr)
-                if position == 0:  # of all clients
+                if position == 0:  # the first batch has targets of all clients
                     losses, seen = found, sizes.astype(np.float32)
                     continue
                 present = np.searchsorted(chunk, batch.clients)
@@ -120,7 +141,7 @@ class LocalTraining:
         return losses
 
     def _step(self, number: int, epoch: int, batch: Batch, own: "_Own", optimiser: Adam | SGD) -> Tensor:
-        """One optimiser step of the batch's clients on their `own` parameters; their losses and totals before it."""
+        """Take one optimiser step of the batch's clients on `own`; return losses and totals [2, S] before it."""
         dropout = ClientDropout(self._rate, [self._streams[client] for client in batch.clients])
         seen: list[tuple[Step, Tensor]] = []
 
@@ -146,7 +167,15 @@ class LocalTraining:
 
 
 def of_some(messages: Messages, places: np.ndarray) -> Messages:
-    """What some clients received, given by their places among those that the messages are for."""
+    """Select the messages to some clients.
+
+    Args:
+        messages: messages to a group of clients, by name.
+        places: [S] int64 positions of the selected clients in this group.
+
+    Returns:
+        Messages to the selected clients, by name.
+    """
     return {
         name: sent[torch.from_numpy(places)] if isinstance(sent, Tensor) else [sent[place] for place in places]
         for name, sent in messages.items()
@@ -155,7 +184,7 @@ def of_some(messages: Messages, places: np.ndarray) -> Messages:
 
 @dataclass(frozen=True)
 class _Own:
-    """What the clients of a step have; the same tensors as long as the clients are the same."""
+    """Parameters and messages of the clients of a step; the tensors are reused while the clients stay the same."""
 
     clients: np.ndarray
     rows: stacked.Rows
@@ -175,7 +204,7 @@ class _Own:
         trained: list[str],
         before: "_Own | None" = None,
     ) -> "_Own":
-        """Takes some clients' parameters out of the stacks, after those that were out `before` are back."""
+        """Take the parameters of some clients out of the stacks, after those taken `before` are written back."""
         if before is not None:
             before.put_back(current)
         rows = stacked.rows_of(clients, next(iter(current.values())).device)

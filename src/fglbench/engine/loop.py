@@ -1,6 +1,7 @@
-"""The round loop: trains all clients of a federation for any task, under any method. It knows none of them by name.
+"""The round loop: trains all clients of a federation, for any task and any method.
 
-A round: draw clients, train them locally (all at once, or in chunks under a memory limit), upload, aggregate, evaluate.
+Each round draws clients, trains them locally (all at once, or in chunks under a memory limit), uploads, aggregates and
+evaluates. The loop does not depend on particular tasks or methods.
 """
 
 import math
@@ -32,23 +33,25 @@ def train(
     chunk_clients: int | None = None,
     on_round: Callable[[int, float, float], None] | None = None,
 ) -> Result:
-    """Trains one cell.
+    """Train one cell.
 
     Args:
-        federation: the client graphs of training, and where those lack nodes the ones to score on.
-        method, task: how its backbone is federated, and to which end it is trained.
-        schedule: rounds and optimiser.
-        seed: of the cell; all streams derive from it.
-        device: where tensors live.
-        chunk_clients: clients trained at once; None for all. Changes memory, not numbers.
+        federation: the client graphs to train on; its `scored` graphs are evaluated.
+        method: the method, with its backbone.
+        task: objective and scores.
+        schedule: rounds and local optimiser.
+        seed: seed of the cell, from which all random streams derive.
+        device: device of the tensors.
+        chunk_clients: number of clients trained at once; None for all. It changes memory use, not results.
         on_round: called after every scored round with (round, mean training loss, validation score or nan).
 
     Returns:
-        History, predictions and parameters of the selected and the last round, and the outcome: `diverged` with its
-        round when a client's loss is not finite or exceeds `EXPLODED_LOSS`.
+        History, predictions and parameters of the readings, and the state. The state is "diverged" with its round if a
+        client's loss is not finite or exceeds `EXPLODED_LOSS`, or if an output is not finite in evaluation.
 
     Raises:
-        ComponentError: the method changes graphs on which features were propagated ahead.
+        ComponentError: the method changes graphs on which features were propagated ahead, or a phase of the cell's
+            backbone changes `batch_size` or `ldp`.
     """
     backbone = method.backbone
     if federation.propagated(backbone.propagation).hops and type(method).rebuild is not Method.rebuild:
@@ -81,7 +84,7 @@ def train(
 
 
 def _record(rounds: Rounds, trained: Trained, setup: Setup, state: State, recorder: Recorder) -> bool:
-    """Scores a round and keeps what it cost and gave; False where a model's outputs are not finite."""
+    """Score a round, and record its results and costs; return False if an output of a model is not finite."""
     if not rounds.scored:
         recorder.add_unscored(trained.losses)
         rounds.let_go(trained.losses, np.full(setup.clients, math.nan))

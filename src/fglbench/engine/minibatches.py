@@ -1,6 +1,6 @@
-"""Which training targets the steps of a local epoch have.
+"""Training targets of the steps of a local epoch.
 
-Every client shuffles from a stream of its own, so that chunks and other clients change nothing.
+Every client shuffles with a random stream of its own, so neither chunks nor other clients change its minibatches.
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from fglbench.seeding import numpy_stream
 
 
 class Minibatches:
-    """The targets of local epochs.
+    """Training targets of the steps of local epochs.
 
-    With batches, every client shuffles its training targets in every epoch, and the b-th batches of all clients make
-    one step; clients with fewer batches sit out the last ones. A client's last batch may be smaller.
+    With a batch size, every client shuffles its training targets in every epoch. The b-th batches of all clients form
+    one step. Clients with fewer batches skip the last steps. A client's last batch may be smaller.
 
     Args:
         batch_size: training targets of a client in a step; None for all of them.
-        seed: of the cell.
-        clients: of the federation.
+        seed: seed of the cell.
+        clients: number of clients of the federation.
     """
 
     def __init__(self, batch_size: int | None, seed: int, clients: int):
@@ -28,18 +28,33 @@ class Minibatches:
         self._targets: list[np.ndarray] = []
 
     def use(self, targets: np.ndarray, ptr: np.ndarray) -> None:
-        """Goes on with ascending targets [T] of graphs with boundaries [C + 1]."""
+        """Switch to other targets.
+
+        Args:
+            targets: [T] int64 ascending positions in the federation.
+            ptr: [C + 1] row boundaries of the federation by client.
+        """
         self._targets = np.split(targets, np.searchsorted(targets, ptr[1:-1]))
 
     def of(self, clients: np.ndarray) -> np.ndarray:
-        """All targets of some clients, ascending."""
+        """Return all targets of some clients.
+
+        Args:
+            clients: [S] int64 ascending ids.
+
+        Returns:
+            [T] int64 positions in the federation, ascending.
+        """
         return np.concatenate([self._targets[client] for client in clients])
 
     def epoch(self, clients: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The steps of one local epoch: the clients of each, and its targets, ascending.
+        """Iterate over the steps of one local epoch.
 
         Args:
-            clients: ascending ids, each with targets.
+            clients: [S] int64 ascending ids, each with targets.
+
+        Yields:
+            The ids of the clients in a step, and the positions of their targets; both int64 and ascending.
         """
         if self._batch_size is None:
             yield clients, self.of(clients)
@@ -50,6 +65,6 @@ class Minibatches:
             yield clients[present], np.concatenate([own[number] for own in batches if number < len(own)])
 
     def _shuffled(self, client: int, size: int) -> list[np.ndarray]:
-        """A client's batches, each in ascending order."""
+        """Split a client's shuffled targets into batches, each in ascending order."""
         order = self._orders[client].permutation(self._targets[client])
         return [np.sort(order[first : first + size]) for first in range(0, len(order), size)]

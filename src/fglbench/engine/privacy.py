@@ -1,7 +1,7 @@
-"""Local differential privacy of uploaded updates (FedGT, algorithm 3 and section E.8): clipped, with Laplace noise.
+"""Local differential privacy of uploaded updates (FedGT, algorithm 3 and section E.8): clipping and Laplace noise.
 
-A client uploads theta + clip(theta_i - theta, delta) + n, elementwise, n ~ Laplace(0, lambda), theta what it received.
-An update has the privacy budget epsilon = 2 delta / lambda; several updates add up.
+A client that received theta uploads theta + clip(theta_i - theta, delta) + n, elementwise, with n ~ Laplace(0, lambda).
+One update has the privacy budget epsilon = 2 delta / lambda; the budgets of several updates add up.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ from fglbench.seeding import derive
 
 
 class Noise:
-    """Protects uploads; every client draws from a stream of its own.
+    """Clipping and Laplace noise for uploads; every client draws from a random stream of its own.
 
     Args:
-        settings: clip and noise.
-        clients: of the federation.
-        seed: of the cell.
-        device: where parameters live.
+        settings: clipping bound delta and noise scale lambda.
+        clients: number of clients of the federation.
+        seed: seed of the cell.
+        device: device of the parameters.
     """
 
     def __init__(self, settings: LocalPrivacy, clients: int, seed: int, device: torch.device | str):
@@ -27,7 +27,16 @@ class Noise:
         self._streams = [torch.Generator(device).manual_seed(derive(seed, "privacy", c)) for c in range(clients)]
 
     def protect(self, parameters: Parameters, received: Parameters, clients: np.ndarray) -> Parameters:
-        """What is uploaded instead of the parameters [C, ...] of some clients; the others' stay as they are."""
+        """Clip the updates of some clients and add noise.
+
+        Args:
+            parameters: [C, ...] parameters after local training, by name.
+            received: [C, ...] parameters that the clients received, by name.
+            clients: ids of the clients whose updates are protected.
+
+        Returns:
+            New tensors [C, ...] by name: the uploads of these clients, and unchanged parameters of all others.
+        """
         clip, scale = self._settings.clip, self._settings.noise
         protected = {}
         for name, own in parameters.items():

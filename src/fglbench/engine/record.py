@@ -1,4 +1,4 @@
-"""What a training run leaves behind: its history, the predictions of the readings, and the parameters to keep."""
+"""Results of a training run: its history, the predictions of the readings, and the parameters to keep."""
 
 import math
 import time
@@ -16,32 +16,36 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
 from fglbench.tasks.base import Task
 
-MOST_CLIENTS_IN_EVERY_ROUND = 100  # 100 rounds of as many clients are 4 MB of mixing matrices
+MOST_CLIENTS_IN_EVERY_ROUND = 100  # mixing matrices of 100 clients in 100 rounds take 4 MB
 
 
 @dataclass
 class Result:
-    """A finished or diverged run of R rounds on C clients with N nodes.
+    """Result of a finished or diverged run of R scored rounds on C clients with N nodes.
 
     Attributes:
         state: "ok" or "diverged".
         diverged_round: the round that diverged, or None.
         history: of the scored rounds `round` [R] int64; `phase` [R] str; `train_seconds` [R] float64, cumulative,
-            without evaluation; `train_loss` [R, C] float32, nan where a client sat out, and where a method adds to it
-            `total_loss`; what the task keeps, such as `val_correct`, [R, C]; `bytes_up`, `bytes_down` [R] int64,
-            cumulative. Of a phase that is not scored `<phase>_loss` [rounds, C].
-        phases: of each its name, rounds, seconds and bytes.
-        predictions: per reading ("val", "last", "test") [N, ...] what the task predicts; empty unless ok.
+            without evaluation; `train_loss` [R, C] float32, nan for a client that did not train; `total_loss` [R, C]
+            float32, if a model or method adds terms to the loss; arrays of the task such as `val_correct` [R, C];
+            `bytes_up`, `bytes_down` [R] int64, cumulative. Of each phase that is not scored `<phase>_loss` [rounds, C]
+            float32.
+        phases: name, number of rounds, training seconds and bytes of each phase.
+        predictions: for each reading ("val", "last", "test") the predictions [N, ...] of the task; empty unless ok.
         rounds: the round of each reading.
-        weights: per reading [C] float32 what clients counted by in that round; only where the mean is weighted by it.
-        mixing: `mixing` [M, C, C] float32 and `rounds` [M] int64, of the rounds whose clients received different means;
-            of more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
-        scores: what else is scored, by `engine.final`.
-        parameters: per reading the stacked parameters of its round; empty unless ok.
-        server: parameters of the server alone, [...] each.
-        graphs: per reading the client graphs they were scored on, which a method may have changed; empty unless ok.
-        train_seconds, eval_seconds: of the loop.
-        server_seconds: the part of `train_seconds` from the uploads to the end of the method's `server_update`.
+        weights: for each reading the weights [C] float32 of the clients in that round; only if the mean over clients is
+            "weighted".
+        mixing: `mixing` [M, C, C] float32 and `rounds` [M] int64, of the rounds in which clients received different
+            means; with more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
+        scores: outputs of `engine.final`: logits and the global test.
+        parameters: for each reading the stacked parameters of its round; empty unless ok.
+        server: parameters that only the server holds, [...] each.
+        graphs: for each reading the client graphs that were scored, which a method may have changed; empty unless ok.
+        train_seconds: seconds of training, without evaluation.
+        eval_seconds: seconds of evaluation.
+        server_seconds: part of `train_seconds` from the uploads to the server's answer, after the method's
+            `server_update`.
     """
 
     state: str
@@ -62,20 +66,23 @@ class Result:
 
 
 class Recorder:
-    """Counts, selects and keeps, round by round.
+    """Recorder of rounds, which selects the rounds of the readings and keeps their results.
 
-    The round of reading `val` is the earliest with the best validation score (where no client has validation targets,
-    the last round); `test` is the earliest with the best test score; both by the same client mean.
+    The reading `val` is the earliest round with the best validation score, or the last round if no client has
+    validation targets. The reading `test` is the earliest round with the best test score. Both use the same mean over
+    clients.
 
     Args:
         federation: the graphs that are scored.
-        task: what is scored, and how.
-        mean: over clients, "pooled", "macro", "nodes" or "weighted", which selects as "pooled".
+        task: computes the scores.
+        mean: mean over clients: "pooled", "macro", "nodes" or "weighted", which selects as "pooled".
 
     Attributes:
-        validation: the last round's score; nan where there is none.
-        client_validation: [C] the same of each client.
-        train_seconds, eval_seconds, server_seconds: so far.
+        validation: validation score of the last scored round; nan if there is none.
+        client_validation: [C] validation score of each client in that round; nan if there is none.
+        train_seconds: seconds of training so far.
+        eval_seconds: seconds of evaluation so far.
+        server_seconds: seconds of the server so far, which are part of `train_seconds`.
     """
 
     def __init__(self, federation: Federation, task: Task, mean: str):
@@ -93,29 +100,45 @@ class Recorder:
 
     @property
     def rounds(self) -> int:
-        """Scored rounds so far: the 0-based number of the next one."""
+        """Number of scored rounds so far, which is the 0-based number of the next one."""
         return len(self._rows)
 
     @contextmanager
     def training(self, synchronise: Callable[[], None]) -> Iterator[None]:
-        """What happens inside counts as training."""
+        """Count the time inside this context as training.
+
+        Args:
+            synchronise: waits for the device.
+
+        Yields:
+            None.
+        """
         began = time.perf_counter()
         yield
         synchronise()
         self.train_seconds += time.perf_counter() - began
 
     def sent(self, up: int, down: int) -> None:
-        """Counts bytes."""
+        """Count transferred bytes.
+
+        Args:
+            up: bytes from the clients to the server.
+            down: bytes from the server to the clients.
+        """
         self._up += up
         self._down += down
 
     def begin(self, phase: str) -> None:
-        """A phase begins; what is counted from here on is its own."""
+        """Begin a phase; all costs from here on belong to it.
+
+        Args:
+            phase: name of the phase.
+        """
         start = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
         self._result.phases.append({"name": phase, "rounds": 0, **start})
 
     def end(self) -> None:
-        """The phase ends."""
+        """End the phase and compute its seconds and bytes."""
         phase = self._result.phases[-1]
         now = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
         phase |= {name: value - phase[name] for name, value in now.items()}
@@ -129,7 +152,16 @@ class Recorder:
         weights: Tensor | None = None,
         graphs: Federation | None = None,
     ) -> None:
-        """Records a round and keeps its predictions where they are the best so far."""
+        """Record a scored round, and keep its predictions if they are the best so far.
+
+        Args:
+            predictions: [N, ...] predictions of the task.
+            parameters: [C, ...] the parameters that were scored.
+            trained: results of local training.
+            mixing: [C, C] weights of the aggregation; None if all clients received the same mean.
+            weights: [C] weights of the clients in the aggregation; None if no client trained yet.
+            graphs: the client graphs that were scored; None for those of the recorder.
+        """
         number, task, federation = self.rounds, self._task, self._federation
         kept = {role: task.round_scores(predictions, federation, role) for role in self._sizes}
         found = {role: float(task.score(kept[role], role, self._sizes[role], self._mean)) for role in kept}
@@ -154,14 +186,25 @@ class Recorder:
         self._keep_mixing(number, mixing)
 
     def validation_of(self, predictions: np.ndarray) -> np.ndarray:
-        """[C] the clients' validation scores of other predictions; nothing is recorded."""
+        """Compute the clients' validation scores of predictions without recording them.
+
+        Args:
+            predictions: [N, ...] predictions of the task.
+
+        Returns:
+            [C]; nan for a client without validation targets.
+        """
         return self._of_clients(self._task.round_scores(predictions, self._federation, "val"))
 
     def _of_clients(self, kept: Mapping[str, np.ndarray]) -> np.ndarray:
         return self._task.client_scores(kept, "val", self._sizes["val"])
 
     def add_unscored(self, losses: np.ndarray) -> None:
-        """Records a round of a phase that is not scored."""
+        """Record a round of a phase that is not scored.
+
+        Args:
+            losses: [C] float32 losses of local training.
+        """
         self._unscored.setdefault(self._phase, []).append(losses)
         self._count_round()
 
@@ -180,12 +223,23 @@ class Recorder:
             self._mixing = {round: matrix for round, matrix in self._mixing.items() if round in read}
 
     def finished(self, server: Parameters | None = None) -> Result:
-        """The result of a run that reached its last round, with what the server alone holds."""
+        """Return the result of a run that reached its last round.
+
+        Args:
+            server: parameters that only the server holds; None for none.
+
+        Returns:
+            The result with state "ok".
+        """
         self._result.server = server or {}
         return self._close()
 
     def diverged(self) -> Result:
-        """The result of a run stopped in the round that comes next: its history, and nothing that could be scored."""
+        """Return the result of a run that diverged in the current round.
+
+        Returns:
+            The result with state "diverged": its history and costs, without predictions, parameters and graphs.
+        """
         self.end()
         result = self._close()
         result.state, result.diverged_round = "diverged", self.rounds
@@ -199,7 +253,7 @@ class Recorder:
             columns = {name: np.zeros(0, dtype=np.int64) for name in ("bytes_up", "bytes_down")}
             columns |= {"train_seconds": np.zeros(0), "train_loss": np.zeros((0, clients), dtype=np.float32)}
         elif np.array_equal(columns["total_loss"], columns["train_loss"], equal_nan=True):
-            del columns["total_loss"]  # nothing was added to the task's own
+            del columns["total_loss"]  # neither model nor method added a term
         result.history = {"round": np.arange(len(self._rows)), **columns}
         result.history |= {f"{phase}_loss": np.stack(rows) for phase, rows in self._unscored.items()}
         if self._mixing:

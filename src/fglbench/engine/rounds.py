@@ -1,4 +1,4 @@
-"""The rounds of one phase: what clients and server do in each of them."""
+"""The rounds of one phase: the steps of clients and server in each round."""
 
 import time
 from collections.abc import Mapping
@@ -21,11 +21,21 @@ from fglbench.methods.base import ClientRound, Round
 from fglbench.methods.common.phases import Phase
 from fglbench.seeding import numpy_stream, torch_stream
 
-EXPLODED_LOSS = 1e4  # a mean loss that no usable model has: of cross-entropy 1e-4343 of probability on the true class
+EXPLODED_LOSS = 1e4  # far above any usable model: as a cross-entropy it means a probability of 1e-4343
 
 
 def draw_clients(seed: int, number: int, clients: int, participation: float) -> np.ndarray:
-    """The clients of a round, ascending; the same for all methods at a seed. At least one."""
+    """Draw the clients of a round.
+
+    Args:
+        seed: seed of the cell.
+        number: 0-based number of the round.
+        clients: number of clients of the federation.
+        participation: fraction of clients to draw.
+
+    Returns:
+        [S] int64 ascending ids, at least one; the same for all methods with this seed.
+    """
     if participation >= 1.0:
         return np.arange(clients)
     count = max(1, round(participation * clients))
@@ -33,7 +43,7 @@ def draw_clients(seed: int, number: int, clients: int, participation: float) -> 
 
 
 def _check_schedule(phase: Phase, setup: Setup) -> None:
-    """What phases of the cell's backbone have in common: its batches go on from phase to phase, so does the noise."""
+    """Check that a phase of the cell's backbone keeps its batch size and noise, which continue across phases."""
     for key in ("batch_size", "ldp"):
         own, common = getattr(phase.schedule or setup.schedule, key), getattr(setup.schedule, key)
         if own != common:
@@ -46,17 +56,29 @@ def _check_schedule(phase: Phase, setup: Setup) -> None:
 class Rounds:
     """The rounds of a phase.
 
-    A phase with a backbone of its own starts from parameters of its own, which end with it; the cell's stay as they
-    are. Every phase starts with a new optimiser.
+    A phase with its own backbone starts from its own parameters, which end with the phase; the parameters of the cell's
+    backbone stay unchanged. Every phase starts with a new optimiser.
+
+    Args:
+        phase: rounds, objective and stop rule.
+        setup: components and settings of the cell.
+        state: graphs and parameters, which this phase changes.
+        recorder: counts seconds and bytes.
 
     Attributes:
-        scored: whether its rounds are scored, which those of another backbone are not.
-        number: 0-based round of the phase.
-        received, trained, current: [C, ...] parameters before and after the last round's local training, and after the
-            server's answer.
-        mixing: [C, C] weights of the last round's aggregation, where they are not one row for all.
-        weights: [C] what each client counted by in it: that row, or where there is none its training targets.
-        rebuilt: other graphs that the method made in the last round, or None.
+        scored: whether the rounds are scored; False for a phase with its own backbone.
+        number: 0-based round of the phase; -1 before the first round.
+        received: [C, ...] parameters before the last round's local training.
+        trained: [C, ...] parameters after the last round's local training.
+        current: [C, ...] parameters after the server's answer.
+        mixing: [C, C] weights of the last round's aggregation, of the first group with such weights; None if all
+            clients have one row in common.
+        weights: [C] weights of the clients in the last round's aggregation: the common row, or without one their
+            training targets. None before the first round.
+        rebuilt: graphs that the method changed in the last round, or None.
+
+    Raises:
+        ComponentError: a phase of the cell's backbone changes `batch_size` or `ldp`.
     """
 
     def __init__(self, phase: Phase, setup: Setup, state: State, recorder: Recorder):
@@ -90,30 +112,38 @@ class Rounds:
             self._at_once,
             phase.local_step or gradients_of,
         )
-        self._answered = {name: self.current[name] for name in self._shared}  # what the server sent last
-        self._mixed: Parameters = {}  # what it would have sent to clients that left as well
+        self._answered = {name: self.current[name] for name in self._shared}  # the server's last answer
+        self._mixed: Parameters = {}  # the same answer, without an exception for clients that left
         self.mixing: Tensor | None = None
         self.weights: Tensor | None = None
         self.rebuilt: Federation | None = None
-        self._sent: Parameters = {}  # what the server knows of each client where uploads are protected
+        self._sent: Parameters = {}  # last protected uploads of all clients
         self._left = np.zeros(setup.clients, dtype=bool)
         self._takes_part = self._objective.counts > 0
         if phase.clients is not None:
             self._takes_part = self._takes_part & phase.clients
 
     def build(self) -> None:
-        """Makes what all rounds have in common ahead of the first one: start-up, not training."""
+        """Build the batches that all rounds share ahead of the first round; this time is not training time."""
         if self.scored:
             self._state.scorer.build()
         if self._takes_part.any() and self._schedule.participation >= 1.0 and self._at_once >= self._setup.clients:
             self._batches.build(np.flatnonzero(self._takes_part))
 
     def goes_on(self) -> bool:
-        """Whether there is another round: not after the last one, nor when all clients have left."""
+        """Return whether the phase has another round.
+
+        Returns:
+            False after the last round, and when all clients have left.
+        """
         return self.number + 1 < self._phase.rounds and not (self._left.any() and self._left[self._takes_part].all())
 
     def run_round(self) -> Trained | None:
-        """One round but its scores; None where a loss is not finite or exploded."""
+        """Run one round without scoring it.
+
+        Returns:
+            Results of local training. None if a loss is nan, or in a scored phase if it exceeds `EXPLODED_LOSS`.
+        """
         began, method = time.perf_counter(), self._method
         self.number += 1
         active = self._draw()
@@ -122,7 +152,7 @@ class Rounds:
         self.received, self.trained = self.current, stacked.clone(self.current)
         losses = self._local.run(self.number, active, self.trained, self.received, self._optimiser)
         self.current, self.mixing, self.rebuilt = dict(self.trained), None, None
-        if not np.all(losses.totals[active] <= (EXPLODED_LOSS if self.scored else np.inf)):  # false for nan as well
+        if not np.all(losses.totals[active] <= (EXPLODED_LOSS if self.scored else np.inf)):  # also catches nan
             return None
         if len(active):
             round = self._client_round(active, losses.losses)
@@ -139,7 +169,7 @@ class Rounds:
 
     def _draw(self) -> np.ndarray:
         setup = self._setup
-        number = self._recorder.rounds if self.scored else self.number  # rounds that are not scored are not counted
+        number = self._recorder.rounds if self.scored else self.number  # only scored rounds are numbered across phases
         drawn = draw_clients(setup.seed, number, setup.clients, self._schedule.participation)
         return drawn[(self._takes_part & ~self._left)[drawn]]
 
@@ -161,15 +191,15 @@ class Rounds:
         )
 
     def _validation(self, parameters: Parameters) -> np.ndarray:
-        """[C] the clients' validation scores under parameters; nan where there are none."""
+        """Compute the clients' validation scores [C] under some parameters; nan without validation targets."""
         return self._recorder.validation_of(self._state.scorer.predictions(parameters))
 
     def _answer(self, round: ClientRound, uploads: Mapping[str, Tensor]) -> None:
-        """The server's part: it aggregates what was uploaded, group by group."""
-        self._setup.synchronise()
-        began = time.perf_counter()
+        """Aggregate the uploads group by group, and send the server's answer to the clients."""
         held = {name: round.parameters[name] for name in self._shared}
         sent = self._protected(held, round.clients)
+        self._setup.synchronise()
+        began = time.perf_counter()
         mixed = dict(sent)
         known = round.number, round.clients, round.counts, round.weights
         at_server = Round(*known, sent, self._answered, round.schedule, uploads)
@@ -178,18 +208,21 @@ class Rounds:
             mixed |= stacked.mix(sent, self._groups[group], weights)
             if weights.dim() == 1:
                 self.weights = weights
-            elif self.mixing is None:  # a common row says no more than what clients count by
+            elif self.mixing is None:  # a common row is already in `weights`
                 self.mixing = weights
         self._method.server_update(at_server, mixed)
         self._mixed, self._answered = mixed, self._unless_left(mixed, sent)
-        own = {name: held[name] for name in mixed if mixed[name] is sent[name]}  # what nobody aggregated
+        own = {name: held[name] for name in mixed if mixed[name] is sent[name]}  # not changed by the server
         self.current |= self._unless_left(mixed | own, held)
         self._setup.synchronise()
         self._recorder.server_seconds += time.perf_counter() - began
 
     def _protected(self, held: Parameters, active: np.ndarray) -> Parameters:
-        """What the server gets to see: under local differential privacy, of clients that did not train in this round
-        what it sent them last, or if they left what they uploaded last."""
+        """Return the parameters that the server sees.
+
+        Without local differential privacy these are the parameters that the clients hold. With it, a client that did
+        not train in this round counts with the last answer that it received, or if it has left, with its last upload.
+        """
         if self._state.noise is None:
             return held
         trained = torch.from_numpy(np.isin(np.arange(self._setup.clients), active)).to(self._setup.device)
@@ -198,7 +231,7 @@ class Rounds:
         return self._sent
 
     def _unless_left(self, answer: Parameters, kept: Parameters) -> Parameters:
-        """The server's answer to clients that take part; those that left go on with what they have."""
+        """Return the server's answer to clients that take part, and `kept` for clients that have left."""
         if not self._left.any():
             return answer
         return stacked.where(torch.from_numpy(self._left).to(self._setup.device), kept, answer)
@@ -208,7 +241,7 @@ class Rounds:
         self._recorder.sent(each * active + up, each * active + down)
 
     def end(self) -> None:
-        """Hands on the parameters, and the graphs that the method makes for the phases that follow."""
+        """Pass on the parameters, and the graphs that the method changes for the following phases."""
         if self.scored:
             self._state.current = self.current | self._returning()
         prepared = self._setup.method.finish(self._phase, self.current)
@@ -217,19 +250,20 @@ class Rounds:
             self._state.use(prepared.federation)
 
     def _returning(self) -> Parameters:
-        """What the shared parameters are where clients that left come back to the server's."""
+        """Return the shared parameters after the phase, in which clients that left take the server's last answer."""
         if not (self._phase.leavers_return and self._left.any()):
             return {}
         left = torch.from_numpy(self._left).to(self._setup.device)
         return stacked.where(left, self._mixed, {name: self.current[name] for name in self._mixed})
 
     def let_go(self, losses: np.ndarray, validation: np.ndarray) -> None:
-        """After a round's scores: clients that the phase's rule stops leave. From the next round on they go on with the
-        parameters that they trained in this one.
+        """Apply the phase's stop rule after the scores of a round, and let the stopped clients leave.
+
+        From the next round on these clients keep the parameters that they trained in this round.
 
         Args:
-            losses: [C] of the round.
-            validation: [C] the clients' validation scores; nan where there are none.
+            losses: [C] float32 losses of the round; nan for a client that did not train.
+            validation: [C] validation scores of the clients; nan if there are none.
         """
         if self._phase.stop_rule is None:
             return

@@ -1,7 +1,7 @@
 """Batches of samples: every target reads a fixed number of rows of its own, which a sampler draws.
 
-The rows that a batch reads are multiplied by the first weights once each, however many targets read them, so that
-sparse features stay sparse; then every target gets copies of what it reads, [T, k, width].
+Each row that a batch reads is multiplied by the first weights once, even if many targets read it, so sparse features
+stay sparse. After that, every target gets copies of the rows that it reads, [T, k, width].
 """
 
 from collections.abc import Callable, Iterator
@@ -21,23 +21,23 @@ from fglbench.samplers.base import Sampler
 from fglbench.seeding import numpy_stream
 from fglbench.tasks.base import Objective
 
-_EVALUATED_AT_ONCE = 2**15  # targets, whose copies of hidden representations take some hundred MiB
+_EVALUATED_AT_ONCE = 2**15  # targets; their copies of hidden representations take some hundred MiB
 
 
 @dataclass(frozen=True)
 class SampleBatch:
-    """Targets, and k rows for each of them; a `Batch`.
+    """Targets with k rows for each of them; a `Batch`.
 
     Attributes:
         clients: [S] int64 client ids of the federation.
         targets: [T] int64 positions in the federation, ascending.
         target_ptr: [S + 1] boundaries of the targets by client.
-        labels: [T] int64.
+        labels: [T] int64 labels of the targets.
         client_mean: [S, T] operator that averages targets per client.
         rows: [R] int64 positions in the federation of all rows that are read, each once, ascending.
         row_ptr: [S + 1] boundaries of the rows by client.
-        positions: [T, k] int64, where in `rows` each target's rows are.
-        features: of the rows, ready to multiply stacked weights.
+        positions: [T, k] int64 positions in `rows` of the rows that each target reads.
+        features: features of the rows, in a form that multiplies stacked weights.
     """
 
     clients: np.ndarray
@@ -51,38 +51,100 @@ class SampleBatch:
     features: FeatureRows
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
-        """Hidden rows are the targets' own."""
+        """Return `x`, since hidden representations have one row for each target.
+
+        Args:
+            x: [T, width] float32.
+            level: not used.
+
+        Returns:
+            [T, width] float32.
+        """
         return x
 
     def input_linear(self, weight: Tensor) -> Tensor:
-        """The features of the rows times each client's weights: [S, num_features, out] -> [R, out]."""
+        """Multiply the features of each client's rows by that client's weights.
+
+        Args:
+            weight: [S, num_features, out] float32.
+
+        Returns:
+            [R, out] float32.
+        """
         return times(self.features, weight, self.row_ptr)
 
     def row_linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Each client's rows times its weights: [R, in] x [S, in, out] -> [R, out]."""
+        """Multiply each client's rows by that client's weights.
+
+        Args:
+            x: [R, in] float32.
+            weight: [S, in, out] float32.
+
+        Returns:
+            [R, out] float32.
+        """
         return stacked_linear(x, weight, self.row_ptr)
 
     def row_bias(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Adds each client's bias [S, out] to its rows [R, out]."""
+        """Add each client's bias to its rows.
+
+        Args:
+            x: [R, out] float32.
+            bias: [S, out] float32.
+
+        Returns:
+            [R, out] float32.
+        """
         return stacked_bias(x, bias, self.row_ptr)
 
     def gather(self, x: Tensor) -> Tensor:
-        """What each target reads: [R, width] -> [T, k, width]; the gradient sums the copies of a row."""
-        # With 64-bit indices as fast as a sparse operator, which every batch would have to make: see benchmarks.
+        """Copy the rows that each target reads; the gradient of a row is the sum over its copies.
+
+        Args:
+            x: [R, width] float32.
+
+        Returns:
+            [T, k, width] float32.
+        """
+        # With 64-bit indices, `index_select` is as fast as a sparse operator, which each batch would have to build.
+        # See benchmarks/sample_trees.py.
         return x.index_select(0, self.positions.flatten()).view(*self.positions.shape, -1)
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """What each client's targets have times its weights: [T, ..., in] x [S, in, out] -> [T, ..., out]."""
+        """Multiply the entries of each client's targets by that client's weights.
+
+        Args:
+            x: [T, ..., in] float32.
+            weight: [S, in, out] float32.
+
+        Returns:
+            [T, ..., out] float32.
+        """
         rows, ptr = self.by_client(x)
         return stacked_linear(rows, weight, ptr).view(*x.shape[:-1], -1)
 
     def bias(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Adds each client's bias [S, out] to what its targets have, [T, ..., out]."""
+        """Add each client's bias to the entries of its targets.
+
+        Args:
+            x: [T, ..., out] float32.
+            bias: [S, out] float32.
+
+        Returns:
+            [T, ..., out] float32.
+        """
         rows, ptr = self.by_client(x)
         return stacked_bias(rows, bias, ptr).view(x.shape)
 
     def by_client(self, x: Tensor) -> tuple[Tensor, list[int]]:
-        """[T, ..., width] as a matrix [T * ..., width], and the boundaries of its rows by client."""
+        """Flatten the entries of the targets to a matrix that is grouped by client.
+
+        Args:
+            x: [T, ..., width].
+
+        Returns:
+            The matrix [T * ..., width], and the boundaries [S + 1] of its rows by client.
+        """
         copies = x.shape[1:-1].numel()
         return x.flatten(0, -2), [copies * boundary for boundary in self.target_ptr]
 
@@ -94,14 +156,17 @@ def sample_batch(
     drawn: np.ndarray,
     device: torch.device | str = "cpu",
 ) -> SampleBatch:
-    """A batch of targets and what a sampler drew for them.
+    """Build a batch from targets and the rows that a sampler drew for them.
 
     Args:
         federation: the client graphs.
-        clients: [S] ascending ids, each with a target.
-        targets: [T] ascending positions in the federation.
-        drawn: [T, k] positions in the federation of what each target reads.
-        device: where the batch's tensors live.
+        clients: [S] int64 ascending ids, each with a target.
+        targets: [T] int64 ascending positions in the federation.
+        drawn: [T, k] int64 positions in the federation of the rows that each target reads.
+        device: device of the batch's tensors.
+
+    Returns:
+        The batch, in which each row occurs once.
     """
     read = np.zeros(len(federation.labels), dtype=bool)
     read[drawn] = True
@@ -134,15 +199,20 @@ def evaluation_samples(
     device: torch.device | str = "cpu",
     whole: bool = False,
 ) -> Iterator[SampleBatch]:
-    """All nodes of some clients in their order, but for rows that a method added; every call draws the same.
+    """Iterate over batches of all original nodes of some clients, in ascending order.
+
+    Every call draws the same samples.
 
     Args:
-        federation: whose nodes are predicted.
-        sampler: of its adjacency.
+        federation: graphs to predict on.
+        sampler: sampler of the federation's adjacency.
         clients: ascending ids.
-        seed: of the cell.
-        device: where batches live.
-        whole: whether a client's nodes must be in one batch.
+        seed: seed of the cell.
+        device: device of the batches.
+        whole: True builds one batch for each client; False builds batches of 2^15 nodes across clients.
+
+    Yields:
+        Batches that together contain each of these nodes once.
     """
     original = np.arange(len(federation.labels)) if federation.original is None else federation.original
     targets = original[np.isin(federation.client_of[original], clients)]
@@ -157,14 +227,14 @@ def evaluation_samples(
 
 
 class Samples:
-    """Batches of samples; see `Minibatches` for their targets.
+    """Batches of samples for local epochs; `Minibatches` chooses their targets.
 
     Args:
-        sampler: makes one of an adjacency.
+        sampler: function from an adjacency to its sampler.
         batch_size: training targets of a client in a step; None for all of them.
-        seed: of the cell.
-        clients: of the federation.
-        device: where batches live.
+        seed: seed of the cell.
+        clients: number of clients of the federation.
+        device: device of the batches.
     """
 
     def __init__(
@@ -182,7 +252,12 @@ class Samples:
         self._device = device
 
     def use(self, federation: Federation, objective: Objective) -> None:
-        """Goes on with other graphs of the same clients, or other targets."""
+        """Switch to other graphs of the same clients, or to other targets.
+
+        Args:
+            federation: the client graphs to train on.
+            objective: its `targets` are the training targets.
+        """
         self._federation, self._sampler = federation, self._make(federation.adjacency)
         self._minibatches.use(objective.targets, federation.ptr)
         self._everyone = np.flatnonzero(objective.counts)
@@ -191,20 +266,27 @@ class Samples:
         self._once: _Drawn | None = None
 
     def build(self, clients: np.ndarray) -> None:
-        """Makes the batch of some clients ahead of the first round, where it is one that stays."""
+        """Build the batch of some clients before the first round, if all rounds use the same batch.
+
+        Args:
+            clients: [S] int64 ascending ids, each with training targets.
+        """
         if self._stays:
             list(self.epoch(clients))
 
     def epoch(self, clients: np.ndarray) -> Iterator[SampleBatch]:
-        """The batches of one local epoch, a step each.
+        """Iterate over the batches of one local epoch.
 
         Args:
-            clients: ascending ids, each with training targets.
+            clients: [S] int64 ascending ids, each with training targets.
+
+        Yields:
+            One batch for each local step.
         """
         if self._last is not None and np.array_equal(self._last.clients, clients):
             yield self._last
             return
-        self._last = None  # its memory serves the next one
+        self._last = None  # frees its memory for the next batch
         known = self._known(clients)
         for present, targets in self._minibatches.epoch(clients):
             drawn = self._draw(present, targets) if known is None else known.of(targets)
@@ -214,7 +296,7 @@ class Samples:
             yield batch
 
     def _known(self, clients: np.ndarray) -> "_Drawn | None":
-        """What is drawn before the first step, as the sampler's settings say: for all clients once, or for these."""
+        """Return the samples drawn before the first step, as the setting `redraw` says; None to draw in each step."""
         redraw = self._sampler.settings.redraw
         if redraw == "never":
             self._once = self._once or self._drawn(self._everyone)
@@ -232,7 +314,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Targets [T], ascending, and what was drawn for them, [T, k]."""
+    """Ascending targets [T] and the rows [T, k] that were drawn for them."""
 
     targets: np.ndarray
     positions: np.ndarray
@@ -242,5 +324,5 @@ class _Drawn:
 
 
 def _boundaries(federation: Federation, clients: np.ndarray, positions: np.ndarray) -> list[int]:
-    """[S + 1], where in ascending positions those of each of some clients begin; all are of these clients."""
+    """Return the boundaries [S + 1] by client of ascending positions, which all belong to these clients."""
     return [*np.searchsorted(positions, federation.ptr[clients]).tolist(), len(positions)]

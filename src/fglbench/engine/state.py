@@ -1,4 +1,4 @@
-"""What a training has in all its phases, and what they hand on to each other."""
+"""State of a training run: the constants of all phases, and the state that phases pass on."""
 
 from dataclasses import dataclass
 
@@ -19,13 +19,17 @@ from fglbench.tasks.base import Task
 
 @dataclass(frozen=True)
 class Setup:
-    """What is trained, and how: the same in every phase.
+    """Components and settings of a training run, the same in every phase.
 
     Attributes:
-        backbone, method, task, schedule, seed: of the cell.
+        backbone: the model of the cell.
+        method: the method of the cell.
+        task: the task of the cell.
+        schedule: rounds and local optimiser of the cell.
+        seed: seed of the cell.
         clients: number of clients C.
-        chunk_clients: clients trained at once; None for all.
-        device: where tensors live.
+        chunk_clients: number of clients trained at once; None for all.
+        device: device of the tensors.
     """
 
     backbone: Backbone
@@ -39,26 +43,31 @@ class Setup:
 
     @property
     def at_once(self) -> int:
+        """Number of clients trained at once."""
         return self.chunk_clients or self.clients
 
     def synchronise(self) -> None:
-        """Waits for the device, so that a clock may be read."""
+        """Wait for the device, so that a clock can be read."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
 
 class State:
-    """What rounds change and phases hand on.
+    """State of a training run that rounds change and phases pass on.
+
+    Args:
+        setup: components and settings of the run.
+        federation: the client graphs of the first phase.
 
     Attributes:
-        federation: the graphs of training.
+        federation: the client graphs to train on.
         current: [C, ...] parameters and buffers of the clients.
-        trained: those of `current` that gradients train, by name.
-        batches: of local steps; their random streams go on from phase to phase.
-        streams: of each client's dropout.
-        noise: what protects uploads, if anything.
+        trained: names of the entries of `current` that have gradients.
+        batches: batches of local steps; their random streams continue from phase to phase.
+        streams: random stream of each client's dropout.
+        noise: protects uploads; None without local differential privacy.
         scorer: predicts on the graphs that are scored.
-        logits: computes what a method may see, of the graphs of training.
+        logits: computes the logits that a method may see, on the graphs to train on.
     """
 
     def __init__(self, setup: Setup, federation: Federation):
@@ -79,13 +88,24 @@ class State:
         self.use(federation)
 
     def stacked(self, start: Parameters) -> Parameters:
-        """Every client's start, on the device."""
+        """Repeat the initial parameters of one client for all clients, on the device.
+
+        Args:
+            start: [...] by name.
+
+        Returns:
+            [C, ...] by name.
+        """
         return {
             name: tensor.to(self._setup.device) for name, tensor in stacked.stack(start, self._setup.clients).items()
         }
 
     def use(self, federation: Federation) -> None:
-        """Goes on with other graphs."""
+        """Switch to other graphs.
+
+        Args:
+            federation: the client graphs to train on.
+        """
         setup = self._setup
         self.federation = federation
         self.scorer = Evaluator(

@@ -1,1 +1,1 @@
-"""Scores of stored predictions and the statistics over seeds: numpy and scipy only, the same for every method."""
+"""Scores of stored predictions and statistics over seeds, without torch; the same for every method."""

@@ -1,7 +1,7 @@
 """Scores of predicted classes, per client and over all clients.
 
-Only nodes that are asked for and have a label (>= 0) are scored. A client without such nodes has no score (None) and
-enters no mean; the number of clients that have some is stored beside every mean. Nothing here is ever NaN.
+Only requested nodes with a label (>= 0) are scored. A client without such nodes has no score (None) and enters no mean;
+every mean is stored with the number of clients that enter it. No value is ever NaN.
 """
 
 import math
@@ -14,26 +14,26 @@ import numpy as np
 def scores(
     predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Accuracy, micro F1 and macro F1 of one set of nodes.
+    """Compute accuracy, micro F1 and macro F1 of one set of nodes.
 
     One class per node is predicted, so micro F1 equals accuracy. Macro F1 is the plain mean of the F1 of every class
     that occurs among the labels or the predictions of the scored nodes of that client (for `pooled`: of all clients
-    together), with F1 = 2 TP / (2 TP + FP + FN): `sklearn.metrics.f1_score(average="macro", zero_division=0)` without
-    `labels`. All clients are counted at once, which scikit-learn cannot do.
+    together), with F1 = 2 TP / (2 TP + FP + FN). It equals `sklearn.metrics.f1_score(average="macro", zero_division=0)`
+    without `labels`. All clients are counted in one pass, which scikit-learn does not support.
 
     Args:
         predicted: [N] integer class of every client node, clients one after another.
-        labels: [N] integer class, -1 where a node has none.
+        labels: [N] integer class; -1 for a node without a label.
         ptr: [C + 1] integer; rows `ptr[c]:ptr[c + 1]` belong to client c.
         tested: [N] bool, the nodes to score.
-        share: [N] float64 of `shares`, where clients share nodes.
+        share: [N] float64, as `shares` returns it; None if clients share no nodes.
 
     Returns:
-        For each metric `pooled` (all scored nodes of all clients counted together, a shared one once for each client
-        that holds it), `macro` (plain mean over the clients that have scored nodes), `clients` (C entries), `evaluated`
-        (clients that have scored nodes), `of` (C) and `nodes` (scored nodes, counted as in `pooled`). With `share` also
-        `node_mean`: as `pooled`, but every node counts once, in equal parts at the clients that hold it. Fractions from
-        0 to 1; None where there is no node.
+        For each metric `pooled` (all scored nodes of all clients counted together, a shared node once for each client
+        that holds it), `macro` (plain mean over the clients with scored nodes), `clients` (C values), `evaluated`
+        (number of clients with scored nodes), `of` (C) and `nodes` (number of scored nodes, counted as in `pooled`).
+        With `share` also `node_mean`: as `pooled`, but every node counts once, in equal parts at the clients that hold
+        it. Values are fractions from 0 to 1; None if there is no node.
     """
     clients = len(ptr) - 1
     scored = np.asarray(tested, dtype=bool) & (labels >= 0)
@@ -42,7 +42,7 @@ def scores(
     actual, guessed = codes.reshape(2, -1)
 
     def count(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """[C, classes] int64: how often each client has each class."""
+        """Count how often each client has each class: [C, classes] int64."""
         flat = np.bincount(rows * len(classes) + codes, minlength=clients * len(classes))
         return flat.reshape(clients, len(classes))
 
@@ -70,22 +70,42 @@ def scores(
 
 
 def shares(nodes: np.ndarray) -> np.ndarray | None:
-    """[N] float64: 1 / the number of clients that hold a row's node; None where no node is shared.
+    """Compute the weight of each row, so that every node counts once in a mean over rows.
 
     Args:
         nodes: [N] global ids of all rows of all clients.
+
+    Returns:
+        [N] float64, 1 / the number of clients that hold the row's node; None if no node is shared.
     """
     _, node, times = np.unique(nodes, return_inverse=True, return_counts=True)
     return 1.0 / times[node] if len(times) < len(nodes) else None
 
 
 def value_of(entry: Mapping[str, Any], mean: str) -> float | None:
-    """The value of an entry of `scores` by a client mean: `nodes` is `pooled` where no node is shared."""
+    """Return the value of a metric by a mean over clients.
+
+    Args:
+        entry: of one metric, as `scores` returns it.
+        mean: "pooled", "macro", "nodes", or "weighted" if the entry has it. "nodes" reads `node_mean`, or `pooled` if
+            no node is shared.
+
+    Returns:
+        The value; None if no node was scored.
+    """
     return entry.get("node_mean", entry["pooled"]) if mean == "nodes" else entry[mean]
 
 
 def weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """The mean over the clients that have a value, by what they count; None where that is nothing."""
+    """Compute the weighted mean over the clients that have a value.
+
+    Args:
+        values: one for each client; None: the client has none.
+        weights: one for each client.
+
+    Returns:
+        The mean; None if the weights of these clients sum to 0.
+    """
     pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
     total = math.fsum(weight for _, weight in pairs)
     return math.fsum(value * weight for value, weight in pairs) / total if total else None
@@ -102,8 +122,17 @@ def _macro_f1(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> float:
 
 
 def means(pooled: float | None, per_client: list[float | None], nodes: int) -> dict[str, Any]:
-    """The entry of one metric, as `scores` describes it."""
-    # fsum rounds once, so the mean does not depend on the processor's order of summation.
+    """Build the entry of one metric, as `scores` describes it.
+
+    Args:
+        pooled: the value over all scored nodes; None if there is none.
+        per_client: one value for each client; None: the client has no scored node.
+        nodes: number of scored nodes.
+
+    Returns:
+        The entry without `node_mean`.
+    """
+    # fsum rounds once, so the mean does not depend on the order of summation.
     present = [value for value in per_client if value is not None]
     return {
         "pooled": pooled,

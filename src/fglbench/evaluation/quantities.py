@@ -1,4 +1,4 @@
-"""What can be tabulated: title, unit, direction and scale of every metric in the records."""
+"""Quantities in tables and figures: title, unit, direction and scale of every metric in the records."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ class Quantity(NamedTuple):
     """How a metric is printed.
 
     Attributes:
-        title: its words in captions and on axes.
-        unit: printed unit, "" where there is none.
-        scale: see `shown`.
-        better: "higher", "lower", or None where no direction is better.
+        title: name in captions and on axes.
+        unit: printed unit; "" if there is none.
+        scale: factor from the stored to the printed value, see `shown`.
+        better: "higher", "lower", or None if no direction is better.
         timed: whether values from different devices must not be averaged or compared.
-        first: what is added, of what records count from 0 and people from 1.
+        first: added to the scaled value; 1 for indices that records count from 0 and tables count from 1.
     """
 
     title: str
@@ -23,7 +23,14 @@ class Quantity(NamedTuple):
     first: float = 0.0
 
     def shown(self, stored: float) -> float:
-        """The printed value of a stored one."""
+        """Convert a stored value to the printed one.
+
+        Args:
+            stored: the value in the records.
+
+        Returns:
+            stored x `scale` + `first`.
+        """
         return stored * self.scale + self.first
 
 
@@ -48,12 +55,21 @@ OF_RUNS = {
     "client_rounds": Quantity("rounds that a client trains in", "", 1.0, "lower"),
     "privacy_budget": Quantity("privacy budget of uploaded parameters", "", 1.0, "lower"),
 }
-"""What every run has, whatever its task."""
+"""The quantities that runs of every task have."""
 QUANTITIES = _SCORES | OF_RUNS
 
 
 def quantity(metric: str, percent: bool | None = None, better: str | None = None) -> Quantity:
-    """The quantity of a metric, with a table's own wishes for percent and direction."""
+    """Return the quantity of a metric, with a table's own settings of percent and direction.
+
+    Args:
+        metric: its name in the records; unknown metrics have no unit and no direction.
+        percent: whether to print percent; None: as usual for the metric.
+        better: "higher" or "lower"; None: as usual for the metric.
+
+    Returns:
+        How to print it.
+    """
     known = QUANTITIES.get(metric, Quantity(metric.replace("_", " "), "", 1.0, None))
     if percent is not None and percent != (known.unit == "%"):
         known = known._replace(unit="%" if percent else "", scale=100.0 if percent else 1.0)

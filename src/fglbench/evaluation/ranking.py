@@ -1,6 +1,6 @@
 """Scores of real-valued outputs, per client and over all clients: AUC, average precision and loss.
 
-The counting of clients is that of `metrics.scores`: a client without a value enters no mean, and nothing is ever NaN.
+Clients are counted as in `metrics.scores`: a client without a value enters no mean. No score in an entry is ever NaN.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,22 @@ from fglbench.evaluation.metrics import means
 def ranking_scores(
     outputs: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
 ) -> dict[str, dict[str, Any]]:
-    """AUC, average precision (AP) and, where there are classes, the mean cross-entropy of one set of nodes or edges.
+    """Compute AUC, average precision (AP) and, for classes, the mean cross-entropy of one set of nodes or edges.
 
-    With classes, AUC and AP are one against the rest on the softmax of the logits, then the plain mean over the classes
-    that occur among the scored labels but are not all of them; without, the scores are of one positive class, as in
-    link prediction (FedVGAE, table 2). AP is the sum of precision times the increase of recall (scikit-learn's).
+    For logits of classes, AUC and AP are computed one class against the rest on the softmax, and averaged over the
+    classes that occur among the scored labels, except a class that all of them have. Scores of one positive class, as
+    in link prediction (FedVGAE, table 2), are ranked directly. AP is the sum of precision times the increase of recall
+    (scikit-learn's).
 
     Args:
         outputs: [N, classes] float32 logits, or [N] scores of the positive class, clients one after another.
-        labels: [N] integer class, -1 where there is none; 0 or 1 beside [N] scores.
+        labels: [N] integer class, -1 for a row without one; 0 or 1 with [N] scores.
         ptr: [C + 1] integer; rows `ptr[c]:ptr[c + 1]` belong to client c.
         tested: [N] bool, the rows to score.
-        share: [N] float64, see `metrics.scores`; rows are weighed by it for `node_mean`.
+        share: [N] float64 weights of the rows for `node_mean`, see `metrics.scores`; None if clients share no nodes.
 
     Returns:
-        `auc`, `ap` and, for logits, `loss`, each as in `metrics.scores`. None where no class can be ranked.
+        `auc`, `ap` and, for logits, `loss`, each with an entry as in `metrics.scores`; None if no class can be ranked.
     """
     scored = np.asarray(tested, dtype=bool) & (labels >= 0)
     rows = [start + np.flatnonzero(scored[start:stop]) for start, stop in pairwise(ptr)]
@@ -52,23 +53,25 @@ def ranking_scores(
 
 
 def auc_of_clients(scores: np.ndarray, positive: np.ndarray, client: np.ndarray, clients: int) -> np.ndarray:
-    """AUC of each client's rows, all clients at once: the share of pairs of a positive and another row in which the
-    positive has the larger score, ties counting half (Mann and Whitney 1947).
+    """Compute the AUC of each client's rows, all clients at once.
+
+    The AUC is the share of pairs of a positive and a negative row in which the positive row has the larger score; ties
+    count half (Mann and Whitney 1947).
 
     Args:
         scores: [T] real numbers.
         positive: [T] bool.
-        client: [T] integer.
-        clients: their number C.
+        client: [T] integer client of each row, from 0.
+        clients: number of clients C.
 
     Returns:
-        [C] float64, nan where a client lacks rows of either kind or a score is nan.
+        [C] float64; NaN for a client without positive rows, without negative rows, or with a NaN score.
     """
     order = np.lexsort((scores, client))
     scores, positive, client = scores[order], positive[order], client[order]
     alike = np.cumsum(np.append(True, scores[1:] != scores[:-1])[: len(scores)]) * clients + client
     _, tie, sizes = np.unique(alike, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(sizes) - (sizes - 1) / 2)[tie]  # ties have their mean rank, from 1 over all clients
+    rank = (np.cumsum(sizes) - (sizes - 1) / 2)[tie]  # tied rows share a mean rank; from 1 over all clients
     rows = np.bincount(client, minlength=clients)
     ones = np.bincount(client, positive, minlength=clients)
     sums = np.bincount(client, rank * positive, minlength=clients) - ones * (np.cumsum(rows) - rows)
@@ -98,7 +101,7 @@ def _average_precision(ranked: np.ndarray, labels: np.ndarray, weights: np.ndarr
 def _over_classes(
     ranked: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, score: Callable[..., float]
 ) -> float | None:
-    """The mean over the classes (columns) that some rows have and some have not; None where there is none."""
+    """Return the mean over the classes (columns) that some rows have and some have not; None if there is none."""
     truth = labels.reshape(-1, 1) == (np.arange(ranked.shape[1]) if ranked.shape[1] > 1 else np.ones(1))
     both = truth.any(axis=0) & ~truth.all(axis=0)
     if not both.any():

@@ -1,6 +1,6 @@
-"""Statistics over seeds, methods and columns.
+"""Statistics over seeds, methods and columns of tables.
 
-Deviations are sample deviations (n - 1) everywhere. Ranks start at 1 for the best; ties share the mean of their ranks.
+All deviations are sample deviations (n - 1). Rank 1 is the best; ties share the mean of their ranks.
 """
 
 import math
@@ -13,7 +13,13 @@ from scipy import stats
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, sample standard deviation (None for one value) and number of values."""
+    """Mean and deviation of some values.
+
+    Attributes:
+        mean: arithmetic mean.
+        std: sample standard deviation; None for one value.
+        n: number of values.
+    """
 
     mean: float
     std: float | None
@@ -21,10 +27,17 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """The summary of at least one finite value.
+    """Compute the mean and the sample standard deviation of values.
+
+    Args:
+        values: at least one; all finite.
+
+    Returns:
+        Their summary.
 
     Raises:
-        ValueError: no value, or one that is not finite; a missing value is an outcome, never a number.
+        ValueError: there is no value, or one is not finite; a missing value must be recorded as an outcome, not as a
+            number.
     """
     numbers = [float(value) for value in values]
     if not numbers or not all(math.isfinite(number) for number in numbers):
@@ -37,29 +50,50 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> Summary | None:
-    """Summary of `first - second` over the seeds that both have; None where they share no seed."""
+    """Summarise `first - second` over the seeds that both have.
+
+    Args:
+        first: value by seed.
+        second: value by seed.
+
+    Returns:
+        Their summary; None if no seed is shared.
+    """
     shared = sorted(first.keys() & second.keys())
     return summarise([first[seed] - second[seed] for seed in shared]) if shared else None
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A paired difference and the two-sided p-value of its t-test."""
+    """A paired t-test.
+
+    Attributes:
+        difference: summary of the paired differences.
+        p: two-sided p-value.
+    """
 
     difference: Summary
     p: float
 
 
 def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
-    """The paired t-test of `first - second` over the seeds that both have; None below two such seeds.
+    """Run the paired t-test of `first - second` over the seeds that both have.
 
-    It is not Wilcoxon's test: over n seeds the smallest p-value of that one is 2 / 2^n, which stays above 5 % below six
-    seeds and, corrected for eight methods, below nine. Equal values have p = 1, a constant difference has p = 0.
+    Wilcoxon's test is not used: over n seeds its smallest p-value is 2 / 2^n. This exceeds 5 % for fewer than six
+    seeds, and, corrected for eight methods, for fewer than nine. Equal values have p = 1, and a constant difference has
+    p = 0.
+
+    Args:
+        first: value by seed.
+        second: value by seed.
+
+    Returns:
+        The test; None if fewer than two seeds are shared.
     """
     shared = sorted(first.keys() & second.keys())
     if len(shared) < 2:
         return None
-    # Rounded so that equal values stay equal, and a constant difference constant, in the last binary digit.
+    # Rounding removes differences in the last binary digit, so that equal and constant differences are recognised.
     differences = [round(first[seed] - second[seed], 9) for seed in shared]
     difference = summarise(differences)
     if len(set(differences)) == 1:
@@ -68,11 +102,17 @@ def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> Pair
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values of several tests, adjusted so that the chance of any false rejection stays below the level.
+    """Adjust the p-values of several tests, to bound the probability of any false rejection by the significance level.
 
     The smallest of m is multiplied by m, the next by m - 1, and so on; none is smaller than the one before it, nor
-    above 1. Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-    Statistics 6, 1979.
+    above 1. Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
+    6, 1979.
+
+    Args:
+        p_values: in any order.
+
+    Returns:
+        The adjusted p-values, in the order of `p_values`.
     """
     adjusted = [1.0] * len(p_values)
     so_far = 0.0
@@ -83,9 +123,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def pooled_deviation(deviations: Sequence[tuple[float | None, int | None]]) -> float:
-    """Pooled standard deviation of (deviation, n) pairs, weighted by n - 1.
+    """Compute the pooled standard deviation, weighted by n - 1.
 
-    Pairs without a deviation are left out; where an n is unknown, all weigh the same. 0 where no pair is left.
+    Pairs without a deviation and pairs with n = 1 are left out. If an n is unknown, all pairs have the same weight.
+
+    Args:
+        deviations: pairs of a standard deviation (None: there is none) and a number of values n (None: unknown).
+
+    Returns:
+        The pooled deviation; 0 if no pair is left.
     """
     known = [(std, n) for std, n in deviations if std is not None and n != 1]
     if not known:
@@ -95,27 +141,44 @@ def pooled_deviation(deviations: Sequence[tuple[float | None, int | None]]) -> f
 
 
 def ranks(values: np.ndarray, better: str) -> np.ndarray:
-    """[columns, methods] ranks within each row of `values` [columns, methods]; `better` is "higher" or "lower"."""
+    """Rank the methods within each column of a table.
+
+    Args:
+        values: [columns, methods] float; each row of the array is a column of the table.
+        better: "higher" or "lower".
+
+    Returns:
+        [columns, methods] float64, 1 for the best.
+    """
     return stats.rankdata(-values if better == "higher" else values, method="average", axis=1)
 
 
 def mean_ranks(values: np.ndarray, datasets: Sequence[str], better: str) -> np.ndarray:
-    """[datasets, methods] mean ranks over the columns of each dataset, datasets in alphabetical order; see `ranks`.
+    """Compute the mean ranks of methods over the columns of each dataset, see `ranks`.
 
     Columns of one dataset (schemes, numbers of clients) are not independent, so tests count a dataset once.
 
     Args:
-        values: [columns, methods].
-        datasets: [columns], the dataset of each.
+        values: [columns, methods] float.
+        datasets: [columns], the dataset of each column.
         better: "higher" or "lower".
+
+    Returns:
+        [datasets, methods] float64, datasets in alphabetical order.
     """
     found, of = ranks(values, better), np.array(datasets)
     return np.array([found[of == dataset].mean(axis=0) for dataset in sorted(set(datasets))])
 
 
 def friedman(values: np.ndarray) -> tuple[float, float] | None:
-    """Friedman's chi-square with its p-value over [columns, methods]; None below 3 methods or 2 columns, or where every
-    method ties in every column."""
+    """Run Friedman's test over columns and methods.
+
+    Args:
+        values: [columns, methods] float.
+
+    Returns:
+        Chi-square and its p-value; None for fewer than 3 methods or 2 columns, or if all methods tie in every column.
+    """
     columns, methods = values.shape
     if methods < 3 or columns < 2 or np.all(values == values[:, :1]):
         return None
@@ -124,10 +187,18 @@ def friedman(values: np.ndarray) -> tuple[float, float] | None:
 
 
 def critical_difference(methods: int, columns: int, alpha: float = 0.05) -> float:
-    """Nemenyi's critical difference of average ranks: q_alpha sqrt(k (k + 1) / (6 N)).
+    """Compute Nemenyi's critical difference of average ranks: q_alpha sqrt(k (k + 1) / (6 N)).
 
-    q_alpha is the studentised range for k groups and infinite degrees of freedom, divided by sqrt(2). Source: Demsar,
-    "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006.
+    q_alpha is the quantile of the studentised range for k groups and infinite degrees of freedom, divided by sqrt(2).
+    Source: Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006.
+
+    Args:
+        methods: number of methods k.
+        columns: number of columns N.
+        alpha: significance level.
+
+    Returns:
+        The critical difference, in ranks.
     """
     quantile = stats.studentized_range.ppf(1 - alpha, methods, np.inf) / math.sqrt(2)
     return float(quantile * math.sqrt(methods * (methods + 1) / (6 * columns)))
@@ -135,7 +206,13 @@ def critical_difference(methods: int, columns: int, alpha: float = 0.05) -> floa
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """Spearman's rho and Kendall's tau-b over n methods."""
+    """Agreement of two rankings of the same methods.
+
+    Attributes:
+        spearman: Spearman's rho.
+        kendall: Kendall's tau-b.
+        n: number of methods.
+    """
 
     spearman: float
     kendall: float
@@ -143,7 +220,15 @@ class RankCorrelation:
 
 
 def rank_correlation(ours: Sequence[float], printed: Sequence[float]) -> RankCorrelation | None:
-    """Agreement of two orders of the same methods; None below 3 methods or where one side is constant."""
+    """Compute the agreement of two rankings of the same methods.
+
+    Args:
+        ours: one value for each method.
+        printed: the values of the paper, in the same order.
+
+    Returns:
+        The correlations; None for fewer than 3 methods, or if all values of one side are equal.
+    """
     if len(ours) < 3 or len(set(ours)) == 1 or len(set(printed)) == 1:
         return None
     rho = stats.spearmanr(ours, printed).statistic

@@ -1,1 +1,1 @@
-"""The stacked engine: all clients of a round are trained in one pass over one block-diagonal graph."""
+"""Data structures of the stacked engine: block-diagonal client graphs, stacked parameters, operations on both."""

@@ -1,8 +1,8 @@
-"""Attention over edges: a softmax over every target's sources, and the sum of the sources' values weighted by it.
+"""Graph attention: a softmax over the sources of each target, and the weighted sum of their values.
 
-All H heads are one sparse matrix with H rows for every target and H columns for every source, so that one product
-serves them and [nodes, H * width] needs no reordering to be [nodes * H, width]. Values of edges are in that matrix'
-order: by target, then by head.
+All H heads form one sparse matrix with H rows for each target and H columns for each source. One product therefore
+serves all heads, and a tensor [nodes, H * width] can be viewed as [nodes * H, width] without reordering. Values of
+edges are in the order of this matrix: by target, then by head.
 """
 
 from typing import Any
@@ -17,16 +17,17 @@ from fglbench.federation.operators import csr_tensor
 
 
 class Edges:
-    """Where a sparse matrix has entries, once for each head.
+    """Positions of the entries of a sparse matrix, repeated for each head.
 
     Args:
-        matrix: [targets, sources] CSR with an entry in every row; its values are not used.
+        matrix: [targets, sources] CSR with at least one entry in every row; its values are not used.
         heads: number of heads H.
-        device: where the products run.
+        device: device of the products.
 
     Attributes:
-        nnz: edges.
-        target, source: [edges * H] int32, row and column of every entry of the matrix of all heads.
+        nnz: number of edges of one head.
+        target: [edges * H] int32 row of each entry in the matrix of all heads.
+        source: [edges * H] int32 column of each entry in the matrix of all heads.
     """
 
     def __init__(self, matrix: sp.csr_matrix, heads: int, device: torch.device | str = "cpu"):
@@ -55,44 +56,91 @@ class Edges:
         self._to_sources = csr_tensor(self._by_source, self._order, ones, (self._shape[1], number))
 
     def sum_by_target(self, values: Tensor) -> Tensor:
-        """[edges * H] -> [targets * H]."""
+        """Sum the values of the edges of each target.
+
+        Args:
+            values: [edges * H] float32.
+
+        Returns:
+            [targets * H] float32.
+        """
         return self._to_targets @ values
 
     def sum_by_source(self, values: Tensor) -> Tensor:
-        """[edges * H] -> [sources * H]."""
+        """Sum the values of the edges of each source.
+
+        Args:
+            values: [edges * H] float32.
+
+        Returns:
+            [sources * H] float32.
+        """
         return self._to_sources @ values
 
     def largest_by_target(self, values: Tensor) -> Tensor:
-        """[edges * H] -> [targets * H]."""
+        """Compute the maximum over the edges of each target.
+
+        Args:
+            values: [edges * H] float32.
+
+        Returns:
+            [targets * H] float32.
+        """
         return torch.segment_reduce(values, "max", offsets=self._offsets)
 
     def weighted(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Sums of sources: [edges * H], [sources * H, width] -> [targets * H, width]."""
+        """Compute the weighted sum over the sources of each target.
+
+        Args:
+            weights: [edges * H] float32.
+            x: [sources * H, width] float32.
+
+        Returns:
+            [targets * H, width] float32.
+        """
         return csr_tensor(self._indptr, self.source, weights, self._shape) @ x
 
     def weighted_back(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Sums of targets: [edges * H], [targets * H, width] -> [sources * H, width]."""
+        """Compute the weighted sum over the targets of each source, which is the transpose of `weighted`.
+
+        Args:
+            weights: [edges * H] float32.
+            x: [targets * H, width] float32.
+
+        Returns:
+            [sources * H, width] float32.
+        """
         rows = csr_tensor(
             self._by_source, self._target_by_source, weights.index_select(0, self._order), self._shape[::-1]
         )
         return rows @ x
 
     def dots(self, x: Tensor, y: Tensor) -> Tensor:
-        """Inner products over edges: [targets * H, width], [sources * H, width] -> [edges * H]."""
+        """Compute the inner product of the target's row and the source's row for each edge.
+
+        Args:
+            x: [targets * H, width] float32.
+            y: [sources * H, width] float32.
+
+        Returns:
+            [edges * H] float32.
+        """
         return torch.sparse.sampled_addmm(self._pattern, x, y.T, beta=0.0).values()
 
 
 def attend(x: Tensor, source: Tensor, target: Tensor, edges: Edges, slope: float, keep: Tensor | None = None) -> Tensor:
-    """Sum over sources s of alpha_ts x_s, alpha_t = softmax over s of LeakyReLU(source_s + target_t).
+    """Compute the sum over sources s of alpha_ts x_s, alpha_t = softmax over s of LeakyReLU(source_s + target_t).
 
-    Graph attention (Velickovic et al., ICLR 2018, eq. 3 and 4), its score split into the two halves of the vector a.
+    This is graph attention (Velickovic et al., ICLR 2018, eq. 3 and 4). Its score is split into two terms, one for each
+    half of the vector a.
 
     Args:
-        x: [sources * H, width] float32.
-        source, target: [sources * H] and [targets * H] float32 halves of the scores.
-        edges: who attends to whom.
-        slope: of the LeakyReLU for negative scores.
-        keep: [edges * H] factors on alpha, as of dropout; None for 1.
+        x: [sources * H, width] float32 values of the sources.
+        source: [sources * H] float32 term of the score for each source.
+        target: [targets * H] float32 term of the score for each target.
+        edges: the edges from sources to targets.
+        slope: slope of the LeakyReLU for negative scores.
+        keep: [edges * H] float32 factors that multiply alpha, such as a dropout mask; None for 1.
 
     Returns:
         [targets * H, width] float32.

@@ -1,4 +1,4 @@
-"""What one forward pass computes on, whatever the model reads."""
+"""Interface of the batches that a forward pass computes on."""
 
 from typing import Protocol
 
@@ -9,18 +9,18 @@ from fglbench.federation.operators import SparseOperator
 
 
 class Batch(Protocol):
-    """Some clients' targets, and what their outputs depend on, ready to multiply stacked parameters [S, ...].
+    """Targets of some clients and the rows that their outputs depend on, ready to multiply stacked parameters [S, ...].
 
-    There are three kinds: `PropagationBatch`, whose rows pass messages along the edges; `SampleBatch`, in which every
-    target reads rows of its own; and `ModuleBatch`, whole graphs for a module that knows nothing of clients. A backbone
-    says which one it computes on.
+    There are three kinds. In a `PropagationBatch`, rows pass messages along the edges. In a `SampleBatch`, every target
+    reads rows of its own. A `ModuleBatch` holds whole graphs for a PyTorch module, which runs on one client at a time.
+    Each backbone computes on one of these kinds.
 
     Attributes:
         clients: [S] int64 client ids of the federation, ascending.
-        targets: [T] int64 positions of the output rows in the federation, client by client.
-        target_ptr: [S + 1] their boundaries by client.
-        labels: [T] int64 of the targets.
-        client_mean: [S, T] operator that averages target rows per client.
+        targets: [T] int64 positions of the output rows in the federation, grouped by client.
+        target_ptr: [S + 1] boundaries of the targets by client.
+        labels: [T] int64 labels of the targets.
+        client_mean: [S, T] operator that averages the rows of each client's targets.
     """
 
     @property
@@ -39,4 +39,12 @@ class Batch(Protocol):
     def client_mean(self) -> SparseOperator: ...
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
-        """Of a model's hidden rows those of the targets: [rows of its level, width] -> [T, width]."""
+        """Select the rows of the targets from a hidden representation.
+
+        Args:
+            x: [rows of the level, width] float32.
+            level: level of the batch that the rows of `x` belong to.
+
+        Returns:
+            [T, width] float32.
+        """

@@ -1,4 +1,4 @@
-"""How many clients to train at once under a memory limit."""
+"""Number of clients that are trained at once under a memory limit."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from fglbench.federation.propagation import Features
 from fglbench.settings import Propagation
 
 _COPIES_OF_ROWS = 8  # activations, their gradients, dropout bits and masks of a layer
-_OPERATORS = 2  # one that reaches the outputs, one that reaches the rows below; each with its transpose
-_COPIES_OF_PARAMETERS = 3  # gradients, and the update's temporaries
+_OPERATORS = 2  # one to the output rows and one to the rows below them, each with its transpose
+_COPIES_OF_PARAMETERS = 3  # gradients, and temporary tensors of the update
 
 
 def clients_at_once(
@@ -21,19 +21,23 @@ def clients_at_once(
     edge_values: int = 0,
     added_rows: int = 0,
 ) -> int | None:
-    """The largest number of clients whose working memory fits, at least one; None (all) without a limit.
+    """Return the largest number of clients whose working memory fits into a limit.
 
-    The working memory of a client is estimated from its rows, the widest layer, its features, operators and parameters;
-    the graph and the stacked parameters themselves are there in any case and not counted.
+    The working memory of a client is estimated from its rows, the widest layer, its features, operators and parameters.
+    The graph and the stacked parameters are not counted, because they are in memory in any case. The clients with the
+    largest estimates are added up first, so any chunk of this size fits.
 
     Args:
         federation: the client graphs.
-        request: what the backbone reads of them.
-        width: columns of the widest layer, hops that are kept beside each other counted together.
-        parameter_bytes: of one client's parameters.
-        memory_mb: limit in MiB.
-        edge_values: numbers that a step keeps for every edge.
-        added_rows: rows with dense features that a method adds for each row, each with one edge to it.
+        request: propagation request of the backbone.
+        width: columns of the widest layer, times the number of hops that are kept side by side.
+        parameter_bytes: bytes of the parameters of one client.
+        memory_mb: limit in MiB; None for no limit.
+        edge_values: float32 numbers that a step keeps for every edge.
+        added_rows: rows with dense features that a method adds for each row, each connected to it by one edge.
+
+    Returns:
+        The number of clients, at least 1; None (all clients) without a limit.
     """
     if memory_mb is None:
         return None
@@ -54,14 +58,15 @@ def clients_at_once(
 
 
 def _feature_bytes(features: Features, ptr: np.ndarray, added_rows: int) -> np.ndarray:
-    """[C] bytes of each client's rows of a matrix, and of those that a method adds."""
+    """Compute the bytes [C] of each client's feature rows, including the rows that a method adds."""
     given, columns = np.diff(ptr), features.shape[1]
     if isinstance(features, np.ndarray):
         return 4 * given * (1 + added_rows) * columns
     sparse = features.sparse if isinstance(features, PartlyDense) else features
-    entries = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, and the transposed copy
+    entries = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, twice because of the transpose
     if isinstance(features, PartlyDense):
         return entries + 4 * np.diff(np.searchsorted(features.places, ptr)) * columns
-    if added_rows:  # which are dense; propagated, they are copies of the given ones, and these dense
+    if added_rows:
+        # Added rows are dense. Propagation makes them copies of the given rows, and makes the given rows dense.
         return (entries + 4 * given * columns) * (1 + added_rows)
     return entries

@@ -1,4 +1,4 @@
-"""Rows of feature matrices (dense, sparse or partly dense), ready to multiply stacked weights."""
+"""Rows of feature matrices (dense, sparse or partly dense) in a form that multiplies stacked weights."""
 
 from itertools import pairwise
 from typing import TypeAlias
@@ -16,12 +16,15 @@ FeatureRows: TypeAlias = Tensor | SparseOperator | PartlyDenseRows
 
 
 def times(features: FeatureRows, weight: Tensor, ptr: list[int]) -> Tensor:
-    """Each client's rows times its weights: [rows, num_features] x [S, num_features, out] -> [rows, out].
+    """Multiply each client's feature rows by that client's weights.
 
     Args:
-        features: of `feature_rows`.
-        weight: stacked.
-        ptr: [S + 1] row boundaries.
+        features: [rows, num_features] float32, from `feature_rows`.
+        weight: [S, num_features, out] float32.
+        ptr: [S + 1] row boundaries by client.
+
+    Returns:
+        [rows, out] float32.
     """
     if isinstance(features, SparseOperator):
         return features @ weight.reshape(-1, weight.shape[2])
@@ -31,10 +34,21 @@ def times(features: FeatureRows, weight: Tensor, ptr: list[int]) -> Tensor:
 
 
 def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: torch.device | str) -> FeatureRows:
-    """The rows of a feature matrix, grouped by client with boundaries `ptr`, ready to multiply stacked weights."""
+    """Select rows of a feature matrix in a form that multiplies stacked weights.
+
+    Args:
+        features: [N, num_features] float32, dense, CSR or partly dense.
+        rows: [rows] int64 ascending row numbers, grouped by client.
+        ptr: [S + 1] boundaries of `rows` by client.
+        device: device of the result.
+
+    Returns:
+        A tensor [rows, num_features] for dense features; for CSR features a sparse operator [rows, S * num_features]
+        whose columns are offset by client; for partly dense features a `PartlyDenseRows`.
+    """
     if isinstance(features, np.ndarray):
         contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
-        taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice costs no memory
+        taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice makes no copy
         return torch.from_numpy(taken).to(device)
     own = features if len(rows) == features.shape[0] else features[rows]
     if isinstance(own, PartlyDense):
@@ -44,7 +58,15 @@ def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: t
 
 
 def dense_rows(rows: np.ndarray | sp.csr_matrix, device: torch.device | str) -> Tensor:
-    """[rows, num_features] of a feature matrix as one tensor, whatever holds it."""
+    """Return rows of a feature matrix as a dense tensor.
+
+    Args:
+        rows: [rows, num_features] float32, dense, CSR or partly dense.
+        device: device of the result.
+
+    Returns:
+        [rows, num_features] float32.
+    """
     return torch.from_numpy(rows if isinstance(rows, np.ndarray) else rows.toarray()).to(device)
 
 

@@ -19,20 +19,21 @@ class Federation:
 
     Attributes:
         ptr: [C + 1] int64; rows ptr[c]:ptr[c + 1] belong to client c.
-        labels: [N] int64, -1 where a node has none.
+        labels: [N] int64, -1 for a node without a label.
         role: [N] int8: 0 none, 1 train, 2 validation, 3 test.
         classes: number of classes.
         adjacency: [N, N] float32 CSR, symmetric weights of the edges, no self-loops.
-        x: X, [N, num_features] float32, dense, CSR or partly dense; or what reads it on first use.
-        made: answers to requests that preprocessing or a method has made ahead.
-        nodes: [N] int64 global ids of the rows; None where every row is a node of its own.
-        copy: [N] bool: rows of nodes that another client owns; None where nodes have no owners.
-        original: ascending positions of the rows that are predicted and scored, where a method added others, which have
-            role 0; None: all.
-        pairs: what is scored where that is links; the edges among them are not in `adjacency`. Positions are those of
-            the `original` rows.
-        evaluated: under the inductive setting, in which this graph lacks the validation and test nodes, the same
-            clients' whole graphs; None: this graph is whole.
+        x: node features X, [N, num_features] float32, dense, CSR or partly dense; or a function that reads them on the
+            first use.
+        made: answers to propagation requests that preprocessing or a method has computed ahead of training.
+        nodes: [N] int64 global node ids of the rows; None if no two rows are copies of the same node.
+        copy: [N] bool, true for copies of nodes that another client owns; None if nodes have no owners.
+        original: int64 ascending positions of the original nodes, which are predicted and scored; rows that a
+            method added have role 0. None if no rows were added.
+        pairs: scored pairs of nodes in link prediction; the edges among them are not in `adjacency`, and their
+            positions count the `original` rows. None for tasks that score nodes.
+        evaluated: whole graphs of the same clients under the inductive setting, in which this graph lacks the
+            validation and test nodes. None if this graph is whole.
     """
 
     ptr: np.ndarray
@@ -50,39 +51,55 @@ class Federation:
 
     @property
     def scored(self) -> "Federation":
-        """The client graphs that models predict and are scored on."""
+        """The client graphs on which models are evaluated."""
         return self.evaluated or self
 
     @property
     def num_clients(self) -> int:
+        """Number of clients C."""
         return len(self.ptr) - 1
 
     @cached_property
     def features(self) -> Features:
-        """X, [N, num_features] float32."""
+        """Node features X, [N, num_features] float32."""
         return self.x() if callable(self.x) else self.x
 
     @property
     def num_features(self) -> int:
+        """Number of columns of the node features."""
         made = next(iter(self.made.values()), None)
         return (made.features[0] if made else self.features).shape[1]
 
     @cached_property
     def client_of(self) -> np.ndarray:
-        """[N] int64: the client of each row."""
+        """[N] int64 client of each row."""
         return np.repeat(np.arange(self.num_clients), np.diff(self.ptr))
 
     @cached_property
     def share(self) -> np.ndarray | None:
-        """[N] float64: 1 / the number of clients that hold a row's node; None where no node is shared."""
+        """[N] float64: 1 / the number of clients that hold a row's node; None if no node is shared."""
         return None if self.nodes is None else shares(self.nodes)
 
     def count(self, role: int) -> np.ndarray:
-        """[C] int64: nodes of that role per client."""
+        """Count the nodes of a role at each client.
+
+        Args:
+            role: 0 none, 1 train, 2 validation, 3 test.
+
+        Returns:
+            [C] int64.
+        """
         return np.bincount(self.client_of[self.role == role], minlength=self.num_clients)
 
     def rows_of(self, clients: np.ndarray) -> np.ndarray:
-        """The rows of some clients, one client after another."""
+        """Return the rows of some clients, one client after another.
+
+        Args:
+            clients: [S] int64 client ids, at least one.
+
+        Returns:
+            [rows] int64, in the order of `clients`.
+        """
         return np.concatenate([np.arange(self.ptr[client], self.ptr[client + 1]) for client in clients])
 
     @cached_property
@@ -90,7 +107,17 @@ class Federation:
         return {}
 
     def propagated(self, request: Propagation) -> Propagated:
-        """The answer to a request: as it was made ahead, else formed once, with no hop made."""
+        """Return the answer to a propagation request.
+
+        An answer that was computed ahead is returned as it is. Otherwise the first call computes the operator, and the
+        features stay without propagation.
+
+        Args:
+            request: normalisation of the operator, and the hops of the features.
+
+        Returns:
+            The operator and the features; `hops` is 0 if the answer was not computed ahead.
+        """
         if request in self.made:
             return self.made[request]
         if request not in self._formed:
@@ -99,5 +126,12 @@ class Federation:
         return self._formed[request]
 
     def with_edges(self, adjacency: sp.csr_matrix) -> "Federation":
-        """The same rows with other edges, [N, N] CSR weights, for which nothing is made ahead."""
+        """Return a federation with the same rows and other edges.
+
+        Args:
+            adjacency: [N, N] float32 CSR, weights of the new edges.
+
+        Returns:
+            A copy in which no propagation is computed ahead.
+        """
         return replace(self, adjacency=adjacency, made={})

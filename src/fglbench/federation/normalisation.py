@@ -1,4 +1,4 @@
-"""Batch normalisation of every client's rows by themselves, with stacked weights and running statistics."""
+"""Batch normalisation of each client's rows, with stacked weights and running statistics."""
 
 from dataclasses import dataclass
 
@@ -8,21 +8,43 @@ from torch import Tensor
 from fglbench.federation.operators import client_means
 from fglbench.federation.parameters import Parameters
 
-_MOMENTUM, _EPS = 0.1, 1e-5  # torch.nn.BatchNorm1d's
+_MOMENTUM, _EPS = 0.1, 1e-5  # defaults of torch.nn.BatchNorm1d
 
 
 def batch_norms(layers: int, width: int) -> "list[BatchNorm]":
-    """Those of the first so many layers, each of that width."""
+    """Return the batch normalisations of the first layers of a model.
+
+    Args:
+        layers: number of layers with batch normalisation.
+        width: columns of each layer's output.
+
+    Returns:
+        One for each layer, named `<layer>.norm`.
+    """
     return [BatchNorm(f"{layer}.norm", width) for layer in range(layers)]
 
 
 def starts(norms: "list[BatchNorm]") -> Parameters:
-    """The parameters of all of them, of one client."""
+    """Return the initial parameters of several batch normalisations for one client.
+
+    Args:
+        norms: the batch normalisations.
+
+    Returns:
+        [width] float32 by name.
+    """
     return {name: own for norm in norms for name, own in norm.initial().items()}
 
 
 def statistics(norms: "list[BatchNorm]") -> Parameters:
-    """The buffers of all of them, of one client."""
+    """Return the initial buffers of several batch normalisations for one client.
+
+    Args:
+        norms: the batch normalisations.
+
+    Returns:
+        [width] float32 by name.
+    """
     return {name: own for norm in norms for name, own in norm.buffers().items()}
 
 
@@ -30,12 +52,13 @@ def statistics(norms: "list[BatchNorm]") -> Parameters:
 class BatchNorm:
     """Batch normalisation (Ioffe and Szegedy, ICML 2015, algorithm 1) of a layer's outputs, as torch.nn.BatchNorm1d.
 
-    A client's row counts in its own statistics alone. Training passes normalise by those of the pass and move the
-    running ones; evaluation takes the running ones.
+    The statistics of a client are computed from its own rows only. Training passes normalise by the statistics of the
+    pass and update the running statistics. Evaluation normalises by the running statistics.
 
     Attributes:
-        name: prefix of `<name>.weight`, `<name>.bias` and of the buffers `<name>.mean`, `<name>.variance`.
-        width: columns.
+        name: prefix of the parameters `<name>.weight`, `<name>.bias` and of the buffers `<name>.mean`,
+            `<name>.variance`.
+        width: columns of the layer's output.
     """
 
     name: str
@@ -43,28 +66,37 @@ class BatchNorm:
 
     @property
     def names(self) -> list[str]:
-        """Of its parameters and buffers."""
+        """Names of the parameters and buffers."""
         return [f"{self.name}.{part}" for part in ("weight", "bias", "mean", "variance")]
 
     def initial(self) -> Parameters:
-        """Parameters of one client."""
+        """Return the initial parameters of one client.
+
+        Returns:
+            [width] float32 by name: weights of one and biases of zero.
+        """
         return {f"{self.name}.weight": torch.ones(self.width), f"{self.name}.bias": torch.zeros(self.width)}
 
     def buffers(self) -> Parameters:
-        """Running statistics of one client."""
+        """Return the initial running statistics of one client.
+
+        Returns:
+            [width] float32 by name: means of zero and variances of one.
+        """
         return {f"{self.name}.mean": torch.zeros(self.width), f"{self.name}.variance": torch.ones(self.width)}
 
     def __call__(self, x: Tensor, ptr: list[int], parameters: Parameters, training: bool) -> tuple[Tensor, Parameters]:
-        """Normalises [rows, width] grouped by client.
+        """Normalise rows that are grouped by client.
 
         Args:
-            x: the rows.
-            ptr: [S + 1] their boundaries by client.
-            parameters: of S clients, [S, ...], buffers among them.
+            x: [rows, width] float32.
+            ptr: [S + 1] boundaries of the rows by client.
+            parameters: [S, ...] parameters and buffers by name.
             training: whether the pass belongs to a training step.
 
         Returns:
-            [rows, width], and of a training step the buffers' new values [S, width].
+            The normalised rows [rows, width] float32, and the new values of the buffers [S, width] by name, which are
+            empty in evaluation.
         """
         weight, bias, mean, variance = (parameters[name] for name in self.names)
         sizes = torch.tensor(ptr, device=x.device).diff()
@@ -83,5 +115,5 @@ class BatchNorm:
             }
         else:
             centred = x - mean[client]
-        scale = weight * (variance.clamp(min=0) + _EPS).rsqrt()  # noise on what is shared may have left it below
+        scale = weight * (variance.clamp(min=0) + _EPS).rsqrt()  # noise on shared buffers may make it negative
         return centred * scale[client] + bias[client], moved

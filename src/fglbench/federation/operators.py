@@ -1,4 +1,4 @@
-"""Products that act on every client at once: constant sparse matrices, and linear maps with stacked weights.
+"""Products for all clients at once: constant sparse matrices, and linear maps with stacked weights.
 
 Rows of a stacked matrix are grouped by client: rows `ptr[c]:ptr[c + 1]` belong to the c-th client.
 """
@@ -17,12 +17,12 @@ _LARGEST_INT32 = 2**31 - 1
 class SparseOperator:
     """A constant sparse matrix; `operator @ dense` is differentiable in `dense`.
 
-    The transpose that the backward pass needs is built on its first use, so evaluation never pays for it. Indices are
-    32-bit where they fit (half the memory traffic of 64-bit).
+    The backward pass needs the transpose, which is built on its first use; evaluation alone does not build it. Indices
+    are 32-bit if they fit, which halves the memory traffic of 64-bit indices.
 
     Args:
         matrix: [rows, columns] CSR, float32 values.
-        device: where the products run.
+        device: device of the products.
     """
 
     def __init__(self, matrix: sp.csr_matrix, device: torch.device | str = "cpu"):
@@ -33,33 +33,58 @@ class SparseOperator:
 
     @property
     def matrix(self) -> sp.csr_matrix:
-        """Not to be written to."""
+        """The matrix as SciPy CSR, which must not be modified."""
         return self._matrix
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
         return self._matrix.shape
 
     @property
     def nnz(self) -> int:
+        """Number of stored entries."""
         return self._matrix.nnz
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         return _SparseProduct.apply(dense, self)
 
     def product(self, dense: Tensor) -> Tensor:
-        """[rows, width] = matrix @ dense, outside autograd."""
+        """Compute matrix @ dense outside autograd.
+
+        Args:
+            dense: [columns, width] float32.
+
+        Returns:
+            [rows, width] float32.
+        """
         return product(self._csr, dense)
 
     def transposed_product(self, dense: Tensor) -> Tensor:
-        """[columns, width] = matrix.T @ dense, outside autograd."""
+        """Compute matrix.T @ dense outside autograd.
+
+        Args:
+            dense: [rows, width] float32.
+
+        Returns:
+            [columns, width] float32.
+        """
         if self._transposed is None:
             self._transposed = _to_torch(self._matrix.T.tocsr(), self._device)
         return product(self._transposed, dense)
 
 
 def selection(rows: np.ndarray, size: int, device: torch.device | str = "cpu") -> SparseOperator:
-    """[len(rows), size] operator that picks rows; its gradient is many times faster than that of `index_select`."""
+    """Return an operator that selects rows; its gradient is many times faster than that of `index_select`.
+
+    Args:
+        rows: [R] int64 numbers of the rows to select.
+        size: number of rows to select from.
+        device: device of the products.
+
+    Returns:
+        [R, size] operator.
+    """
     parts = (np.ones(len(rows), dtype=np.float32), rows, np.arange(len(rows) + 1))
     return SparseOperator(sp.csr_matrix(parts, shape=(len(rows), size)), device)
 
@@ -67,12 +92,16 @@ def selection(rows: np.ndarray, size: int, device: torch.device | str = "cpu") -
 def client_means(
     ptr: np.ndarray | list[int], device: torch.device | str = "cpu", sizes: np.ndarray | None = None
 ) -> SparseOperator:
-    """[S, rows] operator that sums the rows ptr[s]:ptr[s + 1] of each client, divided by their number.
+    """Return an operator that averages the rows of each client.
 
     Args:
         ptr: [S + 1] boundaries of the rows by client.
-        device: where the products run.
-        sizes: [S] other numbers to divide by.
+        device: device of the products.
+        sizes: [S] numbers to divide the sums by; None for the number of rows of each client.
+
+    Returns:
+        [S, rows] operator, whose row s sums the rows ptr[s]:ptr[s + 1] and divides by their number or `sizes[s]`, but
+        at least by 1.
     """
     counts = np.diff(ptr)
     shares = (1.0 / np.maximum(counts if sizes is None else sizes, 1)).astype(np.float32)
@@ -81,8 +110,16 @@ def client_means(
 
 
 def product(matrix: Tensor, dense: Tensor) -> Tensor:
-    """[rows, width] = a sparse CSR tensor times a dense one, outside autograd."""
-    # `matrix @ dense` fills a result with zeros and copies it once more, which takes as long as the product.
+    """Multiply a sparse CSR tensor by a dense tensor, outside autograd.
+
+    Args:
+        matrix: [rows, columns] sparse CSR tensor, float32.
+        dense: [columns, width] float32.
+
+    Returns:
+        [rows, width] float32.
+    """
+    # `matrix @ dense` fills the result with zeros and copies it once more, which takes as long as the product.
     out = dense.new_empty(matrix.shape[0], dense.shape[1])
     return torch.addmm(out, matrix, dense, beta=0, out=out)
 
@@ -98,7 +135,17 @@ def _to_torch(matrix: sp.csr_matrix, device: torch.device | str) -> Tensor:
 
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A sparse CSR tensor of parts that are known to fit together, on their device."""
+    """Return a sparse CSR tensor without a check of its parts.
+
+    Args:
+        indptr: [rows + 1] int32 or int64.
+        indices: [nnz] columns, of the same dtype.
+        values: [nnz] float32.
+        shape: number of rows and columns.
+
+    Returns:
+        A sparse CSR tensor of this shape, on the device of its parts.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
@@ -116,7 +163,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def stacked_linear(x: Tensor, weight: Tensor, ptr: list[int]) -> Tensor:
-    """Multiplies each client's rows by that client's weights.
+    """Multiply each client's rows by that client's weights.
 
     Args:
         x: [rows, in] float32, grouped by client.
@@ -156,7 +203,16 @@ class _StackedLinear(torch.autograd.Function):
 
 
 def stacked_bias(x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
-    """Adds each client's bias to its rows: x [rows, out], bias [clients, out] -> [rows, out]."""
+    """Add each client's bias to its rows.
+
+    Args:
+        x: [rows, out] float32, grouped by client.
+        bias: [clients, out] float32.
+        ptr: [clients + 1] row boundaries.
+
+    Returns:
+        [rows, out] float32.
+    """
     return _StackedBias.apply(x, bias, ptr)
 
 
@@ -179,19 +235,23 @@ class _StackedBias(torch.autograd.Function):
 
 
 def _split(rows: Tensor, ptr: list[int]) -> tuple[Tensor, ...]:
-    """Each client's rows, as views."""
+    """Return each client's rows as a view."""
     return rows.tensor_split(ptr[1:-1])
 
 
 class ClientDropout:
-    """The dropout and noise of training: drawn from each client's stream, so that chunks and others change nothing.
+    """Dropout and noise of training passes, drawn from the random stream of each client.
 
-    Masks are drawn as 16-bit integers, several times faster on CPU than Bernoulli variates; the rate is thereby
-    rounded to a multiple of 2^-16.
+    Since every client has its own stream, neither chunks nor other clients change its draws. Masks are drawn as 16-bit
+    integers, which is several times faster on a CPU than Bernoulli variates. This rounds the rate to a multiple of
+    2^-16.
 
     Args:
-        rate: probability of dropping, in [0, 1).
-        generators: one stream per client of the batch, in its order.
+        rate: probability of dropping an entry, in [0, 1).
+        generators: one random stream for each client of the batch, in the order of the batch.
+
+    Attributes:
+        training: True, since the pass belongs to a training step.
     """
 
     training = True
@@ -201,36 +261,64 @@ class ClientDropout:
         self._generators = generators
 
     def seeds(self) -> list[int]:
-        """A draw from each client's stream, for modules that make draws of their own."""
+        """Draw a seed from each client's stream, for modules that draw random numbers themselves.
+
+        Returns:
+            Integers in [0, 2^62), one for each client.
+        """
         return [int(torch.randint(2**62, (), generator=own, device=own.device)) for own in self._generators]
 
     def normal(self, width: int, ptr: list[int]) -> Tensor:
-        """[rows, width] float32 from a standard normal, of each client's rows ptr[s]:ptr[s + 1] from its stream."""
+        """Draw standard normal variates, the rows of each client from its own stream.
+
+        Args:
+            width: number of columns.
+            ptr: [S + 1] row boundaries by client.
+
+        Returns:
+            [ptr[-1], width] float32.
+        """
         drawn = torch.empty(ptr[-1], width, device=self._generators[0].device)
         for generator, start, stop in zip(self._generators, ptr, ptr[1:], strict=False):
             drawn[start:stop].normal_(generator=generator)
         return drawn
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:
-        """x: [rows, width] float32 grouped by client -> the same shape, kept entries scaled by 1 / (1 - rate)."""
+        """Apply dropout to rows that are grouped by client.
+
+        Args:
+            x: [rows, width] float32.
+            ptr: [S + 1] row boundaries by client.
+
+        Returns:
+            [rows, width] float32; kept entries are scaled by 1 / (1 - rate).
+        """
         if self._rate == 0.0:
             return x
         bits = torch.empty(len(x), -(-x.shape[1] // 4), dtype=torch.int64, device=x.device)
         for generator, start, stop in zip(self._generators, ptr, ptr[1:], strict=False):
             bits[start:stop].random_(-(2**63), None, generator=generator)
         first_kept = round(self._rate * 2**16) - 2**15
-        # 1 where an integer is at least `first_kept`, else 0; comparisons would take three times as long on CPU.
+        # 1 for integers of at least `first_kept`, else 0; a comparison takes three times as long on a CPU.
         kept = bits.view(torch.int16)[:, : x.shape[1]].to(x.dtype).sub_(first_kept - 1).clamp_(0, 1)
         return x * kept.mul_(1.0 / (1.0 - self._rate))
 
 
 class NoDropout:
-    """The dropout of evaluation: the identity."""
+    """Dropout of evaluation passes: the identity.
+
+    Attributes:
+        training: False, since the pass belongs to an evaluation.
+    """
 
     training = False
 
     def seeds(self) -> list[int]:
-        """None: nothing is drawn."""
+        """Return no seeds, because evaluation draws no random numbers.
+
+        Returns:
+            An empty list.
+        """
         return []
 
     def __call__(self, x: Tensor, ptr: list[int]) -> Tensor:

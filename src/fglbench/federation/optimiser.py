@@ -1,7 +1,7 @@
 """Local optimisers on stacked parameters: one fused step updates all clients.
 
-The update rules are torch's own functional ones; this module only keeps their state per client, so that clients can
-sit out rounds and be trained in chunks.
+The update rules are the functional ones of torch. This module keeps their state for each client, so that clients can
+skip rounds and be trained in chunks.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,15 @@ from fglbench.federation.parameters import Parameters, Rows, put, take
 
 
 class Adam:
-    """torch.optim.Adam (coupled weight decay, betas 0.9 and 0.999, eps 1e-8) with a step count per client.
+    """torch.optim.Adam (coupled weight decay, betas 0.9 and 0.999, eps 1e-8) with a step count for each client.
+
+    Args:
+        parameters: [C, ...] parameters to train, by name; only their shapes, dtypes and devices are used.
+        lr: learning rate.
+        weight_decay: L2 penalty added to the gradient.
 
     Attributes:
-        names: of the parameters that it trains.
+        names: names of the parameters to train.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
@@ -31,19 +36,26 @@ class Adam:
         self._steps = np.zeros(len(next(iter(parameters.values()))), dtype=np.int64)
 
     def reset(self) -> None:
-        """Forgets all moments, as clients do that build a new optimiser in each round."""
+        """Reset all moments and step counts, as for clients that build a new optimiser in each round."""
         for tensor in (*self._mean.values(), *self._square.values()):
             tensor.zero_()
         self._steps[:] = 0
 
     def step(self, clients: np.ndarray, rows: Rows, leaves: Parameters, gradients: Parameters) -> None:
-        """One step of some clients, in place on their `leaves` [S, ...] with `gradients` of the same shapes."""
+        """Update the parameters of some clients in place.
+
+        Args:
+            clients: [S] int64 client ids.
+            rows: index of these clients into the stack, from `parameters.rows_of`.
+            leaves: [S, ...] parameters by name, updated in place.
+            gradients: [S, ...] gradients by name, with the shapes of `leaves`.
+        """
         mean, square = take(self._mean, rows), take(self._square, rows)
         counts = self._steps[clients]
         tensors = [[part[name] for name in leaves] for part in (leaves, gradients, mean, square)]
         if (counts == counts[0]).all():
             self._update(tensors, [float(counts[0])] * len(leaves))
-        else:  # the count decides the bias correction, so each client is a tensor of its own in the one call
+        else:  # the bias correction depends on the step count, so each client is passed as tensors of its own
             own = [[row for tensor in part for row in tensor.unbind()] for part in tensors]
             self._update(own, [float(count) for count in counts] * len(leaves))
         self._steps[clients] += 1
@@ -52,7 +64,7 @@ class Adam:
 
     def _update(self, tensors: list[list[Tensor]], counts: list[float]) -> None:
         parameters, gradients, mean, square = tensors
-        # One tensor, and where all counts are alike no copy to the device; the update raises each entry for itself.
+        # One tensor holds all step counts; equal counts need no copy to the device. The update increments its entries.
         device = parameters[0].device
         alike = counts.count(counts[0]) == len(counts)
         steps = torch.full((len(counts),), counts[0], device=device) if alike else torch.tensor(counts, device=device)
@@ -75,7 +87,16 @@ class Adam:
 
 
 class SGD:
-    """torch.optim.SGD without momentum: no state."""
+    """torch.optim.SGD without momentum, hence without state.
+
+    Args:
+        parameters: [C, ...] parameters to train, by name; only the names are used.
+        lr: learning rate.
+        weight_decay: L2 penalty added to the gradient.
+
+    Attributes:
+        names: names of the parameters to train.
+    """
 
     def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
         self.names = list(parameters)
@@ -83,10 +104,17 @@ class SGD:
         self._weight_decay = weight_decay
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        """Do nothing, because there is no state."""
 
     def step(self, clients: np.ndarray, rows: Rows, leaves: Parameters, gradients: Parameters) -> None:
-        """One step of some clients, in place on their `leaves` [S, ...] with `gradients` of the same shapes."""
+        """Update the parameters of some clients in place.
+
+        Args:
+            clients: [S] int64 client ids; not used.
+            rows: index of these clients into the stack; not used.
+            leaves: [S, ...] parameters by name, updated in place.
+            gradients: [S, ...] gradients by name, with the shapes of `leaves`.
+        """
         sgd(
             list(leaves.values()),
             [gradients[name] for name in leaves],

@@ -1,4 +1,4 @@
-"""Feature matrices of which some rows are dense and the others sparse, as where nodes were generated (FedSage+)."""
+"""Feature matrices with both dense and sparse rows, which arise when a method generates nodes (FedSage+)."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from fglbench.federation.operators import SparseOperator, stacked_linear
 
 @dataclass(frozen=True)
 class PartlyDense:
-    """A [rows, num_features] float32 matrix.
+    """A [rows, num_features] float32 matrix with both dense and sparse rows.
 
     Attributes:
         sparse: [rows, num_features] CSR, without entries in the dense rows.
-        dense: [D, num_features], the dense rows.
-        places: [D] which rows those are, ascending.
+        dense: [D, num_features] the dense rows.
+        places: [D] ascending numbers of the dense rows.
     """
 
     sparse: sp.csr_matrix
@@ -25,15 +25,23 @@ class PartlyDense:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
         return self.sparse.shape
 
     def __getitem__(self, rows: np.ndarray) -> "PartlyDense":
-        """Some rows, given by their ascending numbers."""
+        """Select rows by their ascending numbers."""
         kept = np.isin(self.places, rows)
         return PartlyDense(self.sparse[rows], self.dense[kept], np.searchsorted(rows, self.places[kept]))
 
     def propagated(self, operator: sp.csr_matrix) -> "PartlyDense":
-        """operator [rows, rows] @ self: its rows that read a dense one are dense."""
+        """Compute operator @ self.
+
+        Args:
+            operator: [rows, rows] float32 CSR.
+
+        Returns:
+            [rows, num_features], in which each row that reads a dense row is dense.
+        """
         from_dense = operator[:, self.places]
         places = np.flatnonzero(np.diff(from_dense.indptr))
         product = (operator @ self.sparse).tocsr()
@@ -45,7 +53,11 @@ class PartlyDense:
         return PartlyDense(rest, dense, places)
 
     def toarray(self) -> np.ndarray:
-        """The same, with zeros."""
+        """Return the matrix as a dense array.
+
+        Returns:
+            [rows, num_features] float32.
+        """
         filled = self.sparse.toarray()
         filled[self.places] = self.dense
         return filled
@@ -53,13 +65,13 @@ class PartlyDense:
 
 @dataclass(frozen=True)
 class PartlyDenseRows:
-    """Such rows, grouped by client, ready to multiply stacked weights.
+    """Rows of a partly dense matrix, grouped by client, in a form that multiplies stacked weights.
 
     Attributes:
-        sparse: [rows, S * num_features], columns offset by client, without entries in the dense rows.
-        dense: [D, num_features], the dense rows; they receive a gradient where they ask for one.
+        sparse: [rows, S * num_features] operator, columns offset by client, without entries in the dense rows.
+        dense: [D, num_features] the dense rows; they receive a gradient if they require one.
         ptr: [S + 1] boundaries of the dense rows by client.
-        place: [rows, D] puts the dense rows where they belong.
+        place: [rows, D] operator that moves the dense rows to their positions.
     """
 
     sparse: SparseOperator
@@ -69,11 +81,28 @@ class PartlyDenseRows:
 
     @classmethod
     def of(cls, sparse: SparseOperator, dense: Tensor, places: np.ndarray, ptr: list[int]) -> "PartlyDenseRows":
-        """From the ascending numbers [D] of the dense rows, and the boundaries [S + 1] of all rows by client."""
+        """Combine sparse and dense rows.
+
+        Args:
+            sparse: [rows, S * num_features] operator, columns offset by client, without entries in the dense rows.
+            dense: [D, num_features] float32, the dense rows.
+            places: [D] ascending numbers of the dense rows.
+            ptr: [S + 1] boundaries of all rows by client.
+
+        Returns:
+            The combined rows, ready for `times`.
+        """
         parts = (np.ones(len(places), dtype=np.float32), (places, np.arange(len(places))))
         place = sp.csr_matrix(parts, shape=(sparse.shape[0], len(places)))
         return cls(sparse, dense, np.searchsorted(places, ptr).tolist(), SparseOperator(place, dense.device))
 
     def times(self, weight: Tensor) -> Tensor:
-        """[S, num_features, out] -> [rows, out]."""
+        """Multiply each client's rows by that client's weights.
+
+        Args:
+            weight: [S, num_features, out] float32.
+
+        Returns:
+            [rows, out] float32.
+        """
         return self.sparse @ weight.flatten(0, 1) + self.place @ stacked_linear(self.dense, weight, self.ptr)

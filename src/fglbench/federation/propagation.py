@@ -1,9 +1,11 @@
-"""Answers requests for operators and propagated features: in preprocessing once, or on graphs that a method changed.
+"""Answers to propagation requests: normalised operators and propagated features.
 
-Dense features are propagated ahead of training, once. Sparse ones would fill up, so the engine propagates their product
-with the weights instead, which is the same by associativity; but for several hops it is faster to fill them up where
-they have few columns (`worth_propagating`). A backbone whose hops share their weights is better served without
-(`fill`): one product that is propagated once for each hop, against a product for each hop.
+Preprocessing computes each answer once. For graphs that a method changed, it is computed during training. Dense
+features are propagated once, ahead of training. Propagation would make sparse features dense, so the engine propagates
+their product with the weights instead, which gives the same result by associativity. For several hops and few columns
+it is still faster to propagate sparse features ahead of training (`worth_propagating`). A backbone whose hops share
+their weights turns this off (`fill`): it then needs one product, propagated once for each hop, instead of one product
+for each hop.
 """
 
 from collections.abc import Sequence
@@ -15,13 +17,13 @@ import scipy.sparse as sp
 
 from fglbench.settings import Propagation
 
-if TYPE_CHECKING:  # which imports torch
+if TYPE_CHECKING:  # the import would load torch
     from fglbench.federation.partly_dense import PartlyDense
 
 Features: TypeAlias = "np.ndarray | sp.csr_matrix | PartlyDense"
 
 _MOST_FILLED_BYTES = 2**30
-_DENSE_PER_SPARSE = 4  # entries of dense matrices that a product reads in the time of one sparse entry, on a CPU
+_DENSE_PER_SPARSE = 4  # dense entries that a product reads in the time of one sparse entry, on a CPU
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Propagated:
 
     Attributes:
         operator: [N, N] float32 CSR, A.
-        features: what the first linear map multiplies, [N, num_features] float32 each: one matrix, X or what `combine`
-            makes of it; with "each" and hops made ahead X, A X, ..., A^hops X.
-        hops: applications of A that are made.
+        features: matrices [N, num_features] float32 that the first linear map multiplies. This is one matrix, X or the
+            result of `combine`; for "each" with hops computed ahead, the matrices are X, A X, ..., A^hops X.
+        hops: number of applications of A that are already computed.
     """
 
     operator: sp.csr_matrix
@@ -41,18 +43,21 @@ class Propagated:
 
 
 def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> sp.csr_matrix:
-    """D^(r-1) (A + I) D^(-r), [N, N] float32 CSR; D are the degrees with self-loops.
+    """Compute D^(r-1) (A + I) D^(-r), where D are the degrees with self-loops.
 
     Args:
         adjacency: [N, N] symmetric weights, not negative, no self-loops.
         r: kernel coefficient in [0, 1]; 0.5 is symmetric, 0 averages over neighbours.
-        self_loops: without them it is D^(r-1) A D^(-r) of the degrees without, and rows without edges are zero.
+        self_loops: False computes D^(r-1) A D^(-r) with the degrees of A; rows without edges are then zero.
+
+    Returns:
+        [N, N] float32 CSR.
     """
     looped = adjacency
     if self_loops:
         looped = (adjacency + sp.eye(adjacency.shape[0], dtype=np.float32, format="csr")).tocsr()
     degree = np.asarray(looped.sum(axis=1)).ravel().astype(np.float64)
-    degree[degree == 0] = 1.0  # of rows without edges
+    degree[degree == 0] = 1.0  # rows without edges
     rows = np.repeat(degree ** (r - 1.0), np.diff(looped.indptr))
     values = (rows * looped.data * (degree**-r)[looped.indices]).astype(np.float32)
     return sp.csr_matrix((values, looped.indices, looped.indptr), shape=looped.shape)
@@ -61,17 +66,22 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
 def worth_propagating(
     features: np.ndarray | sp.csr_matrix, operator: sp.csr_matrix, rows: int, request: Propagation
 ) -> bool:
-    """Whether features are propagated ahead rather than their product with the weights in every step.
+    """Return whether features should be propagated ahead of training.
 
-    Dense ones always are, and sparse ones never where the backbone asks not to. Else training reads nearly every entry
-    of sparse ones, and the operator once for each hop; of filled ones it reads the rows of the training nodes, where an
-    entry costs about a quarter.
+    Otherwise every step propagates their product with the weights. Dense features are always propagated ahead. Sparse
+    features are never propagated ahead if `request.fill` is False, for a single hop, or if the result exceeds 1 GiB. In
+    all other cases the costs of a step are compared. Without propagation ahead, a step reads nearly every sparse entry,
+    and the operator once for each hop. With it, a step reads the dense rows of the training nodes, where an entry costs
+    about a quarter of a sparse one.
 
     Args:
-        features: of the nodes, or of the whole graph that they come from.
-        operator: of the nodes.
-        rows: training nodes.
-        request: what the backbone needs.
+        features: [rows, num_features], of the client nodes or of the whole graph.
+        operator: [N, N] CSR of the client nodes.
+        rows: number of training nodes.
+        request: propagation request of the backbone.
+
+    Returns:
+        True to propagate ahead of training.
     """
     if isinstance(features, np.ndarray):
         return True
@@ -84,10 +94,15 @@ def worth_propagating(
 
 
 def propagated_features(x: np.ndarray, operator: sp.csr_matrix, request: Propagation) -> np.ndarray:
-    """What `request.combine` makes of [N, num_features] features.
+    """Compute the propagated features that a request asks for.
+
+    Args:
+        x: [N, num_features] float32.
+        operator: [N, N] float32 CSR, A.
+        request: number of hops, and how they are combined.
 
     Returns:
-        [N, num_features]; with "each" [hops, N, num_features]: A X, ..., A^hops X.
+        [N, num_features] float32; for "each" [hops, N, num_features]: A X, ..., A^hops X.
     """
     combine, hops = request.combine, request.hops
     if combine == "each":

@@ -1,4 +1,4 @@
-"""What one forward pass of a propagating model computes on: some clients' rows, down to those its outputs depend on."""
+"""Batches of propagation: the rows of some clients that the outputs of a forward pass depend on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,25 +22,26 @@ DrawNeighbours: TypeAlias = Callable[[sp.csr_matrix, np.ndarray, list[int]], sp.
 class PropagationBatch:
     """Rows of some clients by levels of propagation.
 
-    Level 0 are the rows after the first linear map; propagation l leads from level l to level l + 1; the last level
-    are the output rows. The first map acts on propagated features A^l X, l up to `hops`. Those that preprocessing did
-    not compute are not formed here either: (A^l X) W = A^l (X W), so the rest of the propagation (`lead`) is applied
-    after the multiplication by W.
+    Level 0 contains the rows after the first linear map. Propagation l leads from level l to level l + 1. The last
+    level contains the output rows. The first linear map acts on propagated features A^l X with l up to `hops`. If
+    preprocessing did not compute the hops, they are applied after the multiplication by the weights W, since
+    (A^l X) W = A^l (X W). `lead` holds the operators of these hops.
 
     Attributes:
         clients: [S] int64 client ids of the federation.
-        features: one matrix, or one per hop where preprocessing made them; each [rows, num_features] float32, or a
-            sparse operator [rows, S * num_features] whose columns are offset by client so that it multiplies the
-            stacked weights, or some rows of one and some of the other kind.
-        feature_ptr: [S + 1] row boundaries of the features.
-        combine: how hops enter the first map, see `Propagation`.
-        lead: operators of the first map still to apply.
-        operators: one per propagation after the first map.
-        ptrs: row boundaries of each level.
+        features: one matrix, or one per hop if preprocessing computed them. Each is a tensor [rows, num_features]
+            float32, a sparse operator [rows, S * num_features] whose columns are offset by client so that it multiplies
+            the stacked weights, or a `PartlyDenseRows`, which has rows of both kinds.
+        feature_ptr: [S + 1] boundaries of the feature rows by client.
+        combine: how the first map combines the hops, see `Propagation`.
+        lead: operators of the first map that are still to be applied.
+        operators: one for each propagation after the first map.
+        ptrs: [S + 1] boundaries of the rows by client, for each level from 0.
         targets: [outputs] int64 positions of the output rows in the federation.
-        labels: [outputs] int64.
+        labels: [outputs] int64 labels of the output rows.
         client_mean: [S, outputs] operator that averages output rows per client.
-        levels: rows of every level, those of `lead` first, ascending; each contains the next.
+        levels: ascending row numbers of every level, those of `lead` first; each level contains the next one. Rows are
+            numbered among all rows of `clients`.
     """
 
     clients: np.ndarray
@@ -63,9 +64,15 @@ class PropagationBatch:
         return self.ptrs[-1]
 
     def input_linear(self, weight: Tensor) -> Tensor:
-        """The first map on one matrix: [S, num_features, out] -> [rows of level 0, out].
+        """Apply the first linear map to the combined hops.
 
-        (A^hops X) W, or with coefficients c the sum over l of c_l (A^l X) W.
+        The result is (A^hops X) W, or with coefficients c the sum over l of c_l (A^l X) W.
+
+        Args:
+            weight: W, [S, num_features, out] float32.
+
+        Returns:
+            [rows of level 0, out] float32.
         """
         product = self._times(0, weight)
         if isinstance(self.combine, tuple) and self.lead:
@@ -78,10 +85,13 @@ class PropagationBatch:
         return product
 
     def input_linear_per_hop(self, weights: Sequence[Tensor]) -> list[Tensor]:
-        """The first map on every hop: the list of (A^l X) W_l, [rows of level 0, out] each.
+        """Apply the first linear map to every hop.
 
         Args:
             weights: W_l [S, num_features, out] for each hop from 0, or a single W for all of them.
+
+        Returns:
+            (A^l X) W_l for each hop l from 0, [rows of level 0, out] float32 each.
         """
         hops = range(len(self.lead) + 1 if self.lead else len(self.features))
         if not self.lead:
@@ -102,29 +112,79 @@ class PropagationBatch:
         return times(self.features[hop], weight, self.feature_ptr)
 
     def linear(self, x: Tensor, weight: Tensor, level: int) -> Tensor:
-        """Each client's rows times its weights: [rows of level, in] x [S, in, out] -> [rows of level, out]."""
+        """Multiply each client's rows by that client's weights.
+
+        Args:
+            x: [rows of level, in] float32.
+            weight: [S, in, out] float32.
+            level: level of the rows.
+
+        Returns:
+            [rows of level, out] float32.
+        """
         return stacked_linear(x, weight, self.ptrs[level])
 
     def bias(self, x: Tensor, bias: Tensor, level: int) -> Tensor:
-        """Adds each client's bias [S, out] to its rows [rows of level, out]."""
+        """Add each client's bias to its rows.
+
+        Args:
+            x: [rows of level, out] float32.
+            bias: [S, out] float32.
+            level: level of the rows.
+
+        Returns:
+            [rows of level, out] float32.
+        """
         return stacked_bias(x, bias, self.ptrs[level])
 
     def propagate(self, x: Tensor, level: int) -> Tensor:
-        """The operator from level to level + 1: [rows of level, width] -> [rows of level + 1, width]."""
+        """Propagate from a level to the next one.
+
+        Args:
+            x: [rows of level, width] float32.
+            level: level of the rows.
+
+        Returns:
+            [rows of level + 1, width] float32.
+        """
         return self.operators[level] @ x
 
     def target_rows(self, x: Tensor, level: int) -> Tensor:
-        """Of [rows of level, width] the rows that level + 1 has as well: [rows of level + 1, width]."""
+        """Select the rows of a level that are also in the next level.
+
+        Args:
+            x: [rows of level, width] float32.
+            level: level of the rows.
+
+        Returns:
+            [rows of level + 1, width] float32.
+        """
         return self._select(x, len(self.lead) + level, len(self.lead) + level + 1)
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
-        """Of [rows of level, width] the rows of the targets."""
+        """Select the output rows from the rows of a level.
+
+        Args:
+            x: [rows of level, width] float32.
+            level: level of the rows.
+
+        Returns:
+            [outputs, width] float32.
+        """
         for inner in range(level, len(self.operators)):
             x = self.target_rows(x, inner)
         return x
 
     def edges(self, level: int, heads: int) -> tuple[Edges, list[int]]:
-        """Who level + 1 reads at level, once for each head, and the boundaries by client of one head's edges."""
+        """Return the edges from the rows of a level to the rows of the next one, for attention.
+
+        Args:
+            level: level of the sources.
+            heads: number of heads.
+
+        Returns:
+            The edges of all heads, and the boundaries [S + 1] of the edges of one head by client.
+        """
         operator = self.operators[level]
         if (id(operator), heads) not in self._edges:
             self._edges[id(operator), heads] = Edges(operator.matrix, heads, self.targets.device)
@@ -151,20 +211,24 @@ def propagation_batch(
     whole: bool = False,
     device: torch.device | str = "cpu",
 ) -> PropagationBatch:
-    """The rows that a forward pass over some clients needs; the cost depends on those clients alone.
+    """Build the batch for a forward pass over some clients; its cost depends on these clients alone.
 
     Args:
         federation: the client graphs.
         request: the operator, and the features of the first linear map.
-        clients: ascending client ids, at least one.
+        clients: [S] ascending client ids, at least one.
         hops: applications of the operator in the first linear map.
-        propagations: applications after it.
-        targets: ascending positions in the federation of the output rows, all of them of `clients`; None: all rows.
-            Fewer of them have a smaller receptive field, which is exact.
-        draw_neighbours: gives the operator to use instead of the one it is given, [targets, rows of the clients], with
-            `clients` and the row boundaries of the targets by client.
-        whole: keep all rows of the clients below the output rows, not those alone that these depend on.
-        device: where the batch's tensors live.
+        propagations: applications of the operator after the first linear map.
+        targets: [outputs] int64 ascending positions of the output rows in the federation, all of them in `clients`;
+            None for all rows. Fewer targets have a smaller receptive field, and their outputs are exact.
+        draw_neighbours: replaces the operator of each propagation. It receives the operator [targets, rows of the
+            clients], `clients`, and the boundaries [S + 1] of the targets by client. None keeps the operator.
+        whole: True keeps all rows of the clients below the output rows; False keeps only those that the outputs depend
+            on.
+        device: device of the batch's tensors.
+
+    Returns:
+        The batch, with one level for each propagation that is still to be applied, and one for the output rows.
     """
     clients = np.asarray(clients, dtype=np.int64)
     made = federation.propagated(request)
@@ -179,7 +243,7 @@ def propagation_batch(
     for _ in range(propagations + hops - made.hops):
         reached = levels[0]
         if operators and draw_neighbours is None and len(reached) == len(levels[1]):
-            sources, operator = reached, operators[0]  # the same rows as a level above
+            sources, operator = reached, operators[0]  # the rows are the same as one level above
         else:
             part = block if len(reached) == len(members) else block[reached]
             if draw_neighbours is not None:
@@ -206,12 +270,12 @@ def propagation_batch(
 
 
 def _members(federation: Federation, operator: sp.csr_matrix, clients: np.ndarray) -> tuple[np.ndarray, sp.csr_matrix]:
-    """The rows of some clients, and the operator among them with its rows and columns counted from 0."""
+    """Return the rows of some clients, and the operator among them with rows and columns counted from 0."""
     if len(clients) == federation.num_clients:
         return np.arange(len(federation.labels)), operator
     ptr, indptr = federation.ptr, operator.indptr
     members = federation.rows_of(clients)
-    offsets = members - np.arange(len(members))  # how far each row, and each column it names, moves up
+    offsets = members - np.arange(len(members))  # subtracted from row and column numbers
     sizes = np.concatenate([np.diff(indptr[ptr[client] : ptr[client + 1] + 1]) for client in clients])
     entries = [slice(indptr[ptr[client]], indptr[ptr[client + 1]]) for client in clients]
     data, indices = (
@@ -225,7 +289,7 @@ def _members(federation: Federation, operator: sp.csr_matrix, clients: np.ndarra
 def _step(
     part: sp.csr_matrix, targets: np.ndarray, whole: bool, device: torch.device | str
 ) -> tuple[np.ndarray, SparseOperator]:
-    """The rows that one propagation to `targets` reads, themselves included (or all), and its operator on those."""
+    """Return the rows that one propagation to `targets` reads (or all rows), and its operator on these rows."""
     read = np.full(part.shape[1], whole)
     read[targets] = read[part.indices] = True
     sources = np.flatnonzero(read)

@@ -1,4 +1,4 @@
-"""How long and how clients train."""
+"""Training schedule: rounds, participation and local optimiser."""
 
 from dataclasses import dataclass
 
@@ -15,24 +15,30 @@ class LocalPrivacy(Section):
 
     @property
     def budget(self) -> float:
-        """epsilon of one upload."""
+        """Privacy budget epsilon of one upload."""
         return 2 * self.clip / self.noise
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how clients train; the defaults of the fields stand in `config.schema.Training`.
+    """Length of the training, participation and local optimiser.
+
+    The defaults of the fields are in `config.schema.Training`; those of `evaluate` and `selection_mean` are in
+    `config.schema.Protocol`.
 
     Attributes:
         rounds: communication rounds.
         local_epochs: passes over its training nodes that a client makes in a round.
-        lr, weight_decay, optimiser, optimiser_state: of the local optimiser; the state is kept over rounds or reset.
-        participation: fraction of clients drawn for a round, at least one.
+        lr: learning rate of the local optimiser.
+        weight_decay: L2 penalty that the local optimiser adds to the gradient.
+        optimiser: "adam" or "sgd".
+        optimiser_state: "kept" over rounds, or "reset" in every round.
+        participation: fraction of clients drawn for a round; at least one client is drawn.
         evaluate: score the parameters "aggregated" (after the server's step) or "trained" (before it).
-        selection_mean: client mean of the validation score that selects the round, as `protocol.mean` says.
+        selection_mean: client mean of the validation score that selects the round, see `protocol.mean`.
         batch_size: training targets of a client in a local step; None for all of them.
         ldp: local differential privacy of uploaded parameters; None for none.
-        tolerance: change of a client's loss below which it has converged and leaves; None: none leaves.
+        tolerance: a client has converged and leaves when its loss changes by less than this; None: no client leaves.
     """
 
     rounds: int
@@ -49,6 +55,13 @@ class Schedule:
     tolerance: float | None = None
 
     def steps(self, nodes: np.ndarray) -> np.ndarray:
-        """[...] int64: the local steps in a round of clients with so many training nodes, K of the papers."""
+        """Return the number of local steps of clients in a round (K in the papers).
+
+        Args:
+            nodes: [...] int64 number of training nodes of each client.
+
+        Returns:
+            [...] int64.
+        """
         batches = 1 if self.batch_size is None else -(-nodes // self.batch_size)
         return np.full(nodes.shape, self.local_epochs) * batches

@@ -1,4 +1,4 @@
-"""A model of the server's own, trained on what clients uploaded."""
+"""A model that the server trains on the uploads of the clients."""
 
 from collections.abc import Callable
 
@@ -11,17 +11,18 @@ from fglbench.federation.parameters import Parameters, gradients, stack
 
 
 class ServerModel:
-    """Parameters at the server with an optimiser of their own: a stack of one client, for a backbone's forward pass.
+    """Parameters at the server with their own optimiser, stacked as for one client, so that a backbone can use them.
 
-    Its seconds are the server's: methods train it in `server_update`.
+    Methods train the model in `server_update`, so the time counts as time of the server.
 
     Args:
-        start: [...] initial values.
-        lr, weight_decay: of its Adam.
-        device: where it lives.
+        start: [...] initial values by name.
+        lr: learning rate of Adam.
+        weight_decay: L2 penalty of Adam.
+        device: device of the parameters.
 
     Attributes:
-        parameters: [1, ...] by name.
+        parameters: [1, ...] by name, leaves under autograd.
     """
 
     def __init__(self, start: Parameters, lr: float, weight_decay: float, device: torch.device | str):
@@ -29,7 +30,14 @@ class ServerModel:
         self._optimiser = Adam(self.parameters, lr, weight_decay)
 
     def step(self, loss: Callable[[Parameters], Tensor]) -> float:
-        """One step along the gradient of a loss (a scalar of the parameters); returns the loss before it."""
+        """Take one optimiser step along the gradient of a loss.
+
+        Args:
+            loss: function from the parameters [1, ...] to a scalar.
+
+        Returns:
+            The loss before the step.
+        """
         found = loss(self.parameters)
         own = gradients(found, self.parameters)
         with torch.no_grad():
@@ -37,5 +45,9 @@ class ServerModel:
         return float(found.detach())
 
     def values(self) -> Parameters:
-        """[...] by name, constants."""
+        """Return the current parameters without the client dimension.
+
+        Returns:
+            [...] by name: detached views, which later steps change.
+        """
         return {name: tensor.detach()[0] for name, tensor in self.parameters.items()}

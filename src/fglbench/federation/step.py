@@ -1,4 +1,4 @@
-"""One local step: what the model gives, and what losses and gradient hooks see of it."""
+"""One local step: the output of the model, and the inputs of losses and gradient hooks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from fglbench.federation.parameters import Parameters
 from fglbench.federation.schedule import Schedule
 
 Messages: TypeAlias = Mapping[str, Tensor | Sequence[Tensor]]
-"""What S clients receive beside the parameters, by name: [S, ...], or a tensor for each where sizes differ."""
+"""Messages to S clients beside the parameters, by name: [S, ...], or one tensor per client if sizes differ."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a forward pass gives, for the output rows of its batch.
+    """Output of a forward pass for the output rows of its batch.
 
     Attributes:
         logits: [outputs, classes] float32.
-        hidden: the representation before the classifier, [rows of the level it lives on, width] float32; the logits
-            themselves where the classifier is the only layer.
-        hidden_level: that level of the batch.
-        buffers: new values [S, ...] of buffers that a training pass updates.
-        penalty: [S] what the model itself adds to the loss of its clients in a training pass.
+        hidden: [rows of its level, width] float32 representation before the classifier; the logits themselves if the
+            classifier is the only layer.
+        hidden_level: level of the batch that the rows of `hidden` belong to.
+        buffers: new values [S, ...] of the buffers that a training pass updates.
+        penalty: [S] term that the model adds to the loss of each client in a training pass; None for no term.
     """
 
     logits: Tensor
@@ -40,15 +40,16 @@ class Step:
     """One local step of some clients, as the loss and gradient hooks see it.
 
     Attributes:
-        seed: of the cell; a loss that draws derives streams of each client from it, the round and the epoch.
-        round: 0-based, of the phase.
+        seed: seed of the cell; a loss with random draws derives a stream for each client from it, the round and the
+            epoch.
+        round: 0-based round of the phase.
         epoch: 0-based local epoch.
-        clients: [S] int64 ids of the clients in this step; they may be a chunk of the round's clients.
-        parameters: the current parameters, [S, ...] leaves under autograd, and the buffers.
-        received: the same at the start of the round, [S, ...] constants.
-        downloads: what `download` gave these clients.
+        clients: [S] int64 ids of the clients in this step, which may be a chunk of the round's clients.
+        parameters: current parameters, [S, ...] leaves under autograd, and the buffers.
+        received: parameters and buffers at the start of the round, [S, ...] constants.
+        downloads: messages from `download` to these clients.
         output: logits [outputs, classes] of the batch's output rows, and the representation before the classifier.
-        batch: the rows the step computes on.
+        batch: rows that the step computes on.
         schedule: rounds and local optimiser.
     """
 

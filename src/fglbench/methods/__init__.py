@@ -1,1 +1,1 @@
-"""Methods: what is federated and how, one file each."""
+"""Federated learning methods, one file each."""

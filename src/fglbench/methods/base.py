@@ -1,11 +1,12 @@
-"""The contract of a method: a few small pieces around the one round loop (`engine/loop.py`).
+"""Base class of all methods, and the records of a round that its hooks receive.
 
-A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` and `class Method(base.Method)`; with
-`CENTRALISED = True` the method is trained on the whole graph as a federation of one client. Every hook below has a
-default that changes nothing; a method overrides those it needs. By default all parameters travel, in one group that
-counts in bytes; a method that aggregates none says so by `groups`.
+The round loop (`engine/loop.py`) calls the hooks of a method. A file of this folder declares `VERSION`,
+`class Settings(ComponentSettings)` and `class Method(base.Method)`. With `CENTRALISED = True` the method is trained on
+the whole graph, as a federation of one client. The default of every hook changes nothing; a method overrides the hooks
+that it needs. By default all parameters form one group, which is communicated and counts in bytes. A method that
+aggregates no parameters returns no group from `groups`.
 
-Hooks of the clients see their parameters; hooks of the server see what clients uploaded, and nothing else.
+Hooks of the clients see the clients' parameters. Hooks of the server see only what the clients uploaded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,25 +26,26 @@ from fglbench.federation.step import Step as Step
 from fglbench.methods.common.phases import Phase, training_phase
 
 SHARED = "shared"
-"""The group that all parameters are in, unless a method says otherwise."""
+"""Name of the default group, which holds all parameters."""
 
 
 @dataclass(frozen=True)
 class ClientRound:
-    """One round after local training, as the clients' hooks see it.
+    """One round after local training, as the hooks of the clients see it.
 
     Attributes:
-        number: 0-based, of the phase.
-        clients: [S] int64 ids of the clients that trained.
-        counts: [C] int64 training targets of each client.
-        weights: [C] float32 the same of the clients that count in this round, 0 for the others.
-        parameters: [C, ...] after local training, buffers among them.
-        received: [C, ...] at the start of the round.
-        losses: [C] float32 of the objective in the last local epoch, nan where a client did not train.
+        number: 0-based number of the round in its phase.
+        clients: [S] int64, ascending ids of the clients that trained.
+        counts: [C] int64, training targets of each client.
+        weights: [C] float32, `counts` of the clients that count in this round; 0 for the others.
+        parameters: [C, ...] parameters and buffers after local training.
+        received: [C, ...] parameters and buffers at the start of the round.
+        losses: [C] float32, loss of the objective in the last local epoch; nan for clients that did not train.
         schedule: rounds and local optimiser.
-        logits: computes [N, outputs] float32 of all nodes of the method's `federation`, each under its own client's
-            `parameters`, without dropout.
-        validation: gives, for other parameters [C, ...], the clients' validation scores [C], nan where there are none.
+        logits: function that returns the logits [N, outputs] float32 of all nodes of the method's `federation`, each
+            under the `parameters` of its own client and without dropout.
+        validation: function that maps parameters [C, ...] to the clients' validation scores [C]; nan for clients
+            without a score.
     """
 
     number: int
@@ -60,13 +62,14 @@ class ClientRound:
 
 @dataclass(frozen=True)
 class Round:
-    """The same round as the server's hooks see it.
+    """One round after local training, as the hooks of the server see it.
 
     Attributes:
         number, clients, counts, weights, schedule: as in `ClientRound`.
-        parameters: [C, ...] of every group as the clients uploaded it; of those that did not train, what they hold.
+        parameters: [C, ...] of every group, as the clients uploaded them. For clients that did not train they are what
+            the client holds, or under local differential privacy what the server knows of it.
         received: [C, ...] of the same names, as the server sent them at the start of the round.
-        uploads: what the method's `upload` gave.
+        uploads: what the method's `upload` returned.
     """
 
     number: int
@@ -81,12 +84,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training starts from, or goes on with after a phase.
+    """The graphs that training starts from, or continues with after a phase.
 
     Attributes:
-        federation: the graphs to train on and, in its `scored`, to predict on: of the same clients and nodes, `given`
-            where rows were added.
-        bytes_up, bytes_down: what all clients together sent and received for it.
+        federation: the graphs to train on; models are scored on its `scored` graphs. Clients and nodes are those of the
+            method's `federation`. Where rows were added, `original` gives the rows of these nodes.
+        bytes_up, bytes_down: bytes that all clients together sent and received for these graphs.
     """
 
     federation: Federation
@@ -95,15 +98,15 @@ class Prepared:
 
 
 class Method:
-    """Base of all methods: trains locally, and all parameters travel, though nothing aggregates them.
+    """Base class of all methods: trains locally and communicates all parameters, but aggregates none of them.
 
     Attributes:
         settings: the resolved settings.
-        backbone: the local model; a method may put another one around it, as for masks on its parameters.
-        federation: the clients' graphs of training as they were split; never modified. What is not in them, the
-            `evaluated` graphs of the inductive setting, is only for what the scores are made on.
-        needs_classes: whether it reads predictions as classes, so that it makes no sense for other tasks.
-        added_rows: most rows that the method adds for each row, which counts where memory is limited.
+        backbone: the local model. A method may wrap it in another backbone, for example to mask its parameters.
+        federation: the clients' training graphs as they were split; never modified. In the inductive setting they lack
+            the nodes of its `evaluated` graphs, which serve only for scoring.
+        needs_classes: whether the method reads predictions as classes, so that it applies only to tasks with classes.
+        added_rows: most rows that the method adds for each row; estimates of memory use it.
     """
 
     needs_classes: bool = False
@@ -115,90 +118,188 @@ class Method:
         self.federation = federation
 
     def not_applicable(self) -> str | None:
-        """The reason why this pair of method and backbone makes no sense, or None."""
+        """Explain why the method does not apply to its backbone.
+
+        Returns:
+            The reason, shown in tables; None if the method applies.
+        """
         return None
 
     # Before training
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> Prepared:
-        """The federation to train on; its seconds count as training.
+        """Prepare the federation to train on; the time counts as training time.
 
         Args:
             seed: of the cell.
             device: of the training.
-            chunk_clients: clients to work on at once; must not change a number.
+            chunk_clients: number of clients to process at once; the results must not depend on it.
+
+        Returns:
+            The graphs, and the bytes that clients exchanged for them.
         """
         return Prepared(self.federation)
 
     def initial(self, parameters: Parameters, stream: torch.Generator) -> Parameters:
-        """One client's start, from the backbone's [...]: other values, or further parameters that its loss trains."""
+        """Return the initial parameters of a client.
+
+        Args:
+            parameters: [...] by name, without a client axis, as the backbone initialises them.
+            stream: random stream of the method's initialisation.
+
+        Returns:
+            [...] by name. Values may differ from the backbone's; further names are further parameters that the loss
+            trains.
+        """
         return parameters
 
     def groups(self, names: list[str]) -> Mapping[str, list[str]]:
-        """Which parameters and buffers travel, by group; those in none stay with their client."""
+        """Return which parameters and buffers are communicated, by group.
+
+        Args:
+            names: of all parameters and buffers.
+
+        Returns:
+            The names of each group. Parameters and buffers in no group stay with their client.
+        """
         return {SHARED: names}
 
     def shared(self, names: Iterable[str]) -> list[str]:
-        """Of these names those in any group."""
+        """Return the names that belong to any group.
+
+        Args:
+            names: of parameters and buffers.
+
+        Returns:
+            Those of `names` that are in a group, group by group.
+        """
         own = list(names)
         return [name for group in self.groups(own).values() for name in group]
 
     def phases(self, schedule: Schedule) -> Iterable[Phase]:
-        """The stretches of training, one after another; each is asked for when the one before has ended."""
+        """Return the phases of training, in their order.
+
+        Args:
+            schedule: of the cell.
+
+        Returns:
+            An iterable of phases. The round loop requests the next phase when the previous one has ended.
+        """
         return [training_phase(schedule, self.federation.num_clients)]
 
     # At the clients
 
     def download(self, number: int, clients: np.ndarray) -> Messages:
-        """What some clients of round `number` receive beside the parameters; counted in bytes, and in `Step`."""
+        """Return the messages that clients receive in addition to the parameters.
+
+        Messages count in bytes, and `Step.downloads` holds them.
+
+        Args:
+            number: 0-based number of the round in its phase.
+            clients: [S] int64, ascending ids of some clients of the round.
+
+        Returns:
+            By name, a tensor [S, ...], or one tensor for each client where sizes differ.
+        """
         return {}
 
     def loss(self, step: Step) -> Tensor | None:
-        """Extra loss term of each client in the step, [S], or None."""
+        """Return the additional loss term of each client in a step.
+
+        Args:
+            step: the local step.
+
+        Returns:
+            [S] float32; None for no term.
+        """
         return None
 
     def modify_gradients(self, step: Step, gradients: Parameters) -> None:
-        """Changes the clients' gradients [S, ...] in place, before the optimiser's step."""
+        """Modify the clients' gradients in place, before the step of the optimiser.
+
+        Args:
+            step: the local step.
+            gradients: [S, ...] by name, of all trained parameters.
+        """
 
     def upload(self, round: ClientRound) -> Mapping[str, Tensor]:
-        """What the clients that trained send beside their parameters, all in one tensor a name; counted in bytes."""
+        """Return the messages that the clients that trained send in addition to their parameters.
+
+        Args:
+            round: the round after local training.
+
+        Returns:
+            By name, one tensor with the messages of all these clients; it counts in bytes.
+        """
         return {}
 
     def client_update(self, round: ClientRound, current: Parameters) -> None:
-        """The clients' state once they received; may put other tensors [C, ...] in place of entries of `current`.
+        """Update the clients' state after the server's answer.
 
-        The tensors themselves are not to be written to: they share memory among clients, or with `round.parameters`.
+        The hook may replace entries of `current` by other tensors [C, ...]. It must not write to the tensors
+        themselves: they share memory among clients, or with `round.parameters`.
+
+        Args:
+            round: the round after local training.
+            current: [C, ...] by name, the parameters and buffers that the clients now hold.
         """
 
     # At the server
 
     def aggregate(self, round: Round) -> Mapping[str, Tensor]:
-        """The weights of each group that is aggregated: [C, C], or [C] for one row common to all clients.
+        """Return the aggregation weights of each group.
 
-        Rows are the receivers and must sum to 1. A group that is left out stays as the clients have it.
+        Args:
+            round: what the clients uploaded.
+
+        Returns:
+            By group, weights [C, C] float32 with one row for each receiving client, or [C] for one row common to all
+            clients. Every row must sum to 1. The server does not aggregate a group that is missing.
         """
         return {}
 
     def server_update(self, round: Round, mixed: Parameters) -> None:
-        """The server's state after aggregation; may put other tensors [C, ...] in place of entries of `mixed`.
+        """Update the server's state after aggregation.
 
-        `mixed` holds the names of all groups. The tensors themselves are not to be written to.
+        The hook may replace entries of `mixed` by other tensors [C, ...]. It must not write to the tensors themselves.
+
+        Args:
+            round: what the clients uploaded.
+            mixed: [C, ...] by name, the parameters of all groups after aggregation.
         """
 
     def server_parameters(self) -> Parameters:
-        """What the server trained and no client holds, for the checkpoint: [...] each."""
+        """Return the parameters that only the server holds, for the checkpoint.
+
+        Returns:
+            [...] by name, without a client axis.
+        """
         return {}
 
     # Between rounds and phases
 
     def rebuild(self, round: ClientRound) -> Federation | None:
-        """Other graphs of the same rows to score this round and to train the next ones on; None keeps them.
+        """Return changed graphs, to score this round on and to train the next rounds on.
 
-        Under the inductive setting they have an `evaluated` too. A file whose class defines it, not only inherits it,
-        gets graphs of which nothing was propagated ahead.
+        If a method's file defines this hook itself and does not only inherit it, no features are propagated before
+        training.
+
+        Args:
+            round: the round after local training and the clients' update.
+
+        Returns:
+            Graphs with the same rows; in the inductive setting they have `evaluated` graphs too. None keeps the graphs.
         """
         return None
 
     def finish(self, phase: Phase, parameters: Parameters) -> Prepared | None:
-        """Other graphs for the phases that follow, from the parameters [C, ...] at the end of one; None keeps them."""
+        """Return changed graphs for the phases that follow.
+
+        Args:
+            phase: the phase that has ended.
+            parameters: [C, ...] by name, at the end of this phase.
+
+        Returns:
+            The graphs, and the bytes that clients exchanged for them; None keeps the graphs.
+        """
         return None

@@ -1,17 +1,20 @@
 """FED-PUB (Baek et al., ICML 2023): similarity-weighted aggregation of models, and personal masks on their weights.
 
-Every weight matrix W is multiplied by a mask m of the client's own, which starts at 1; in evaluation entries of m
-below l1 in size count as zero. Local loss: the task's plus l1 ||m||_1 and l2 ||W - W_received||^2 (not in the first
-round). The server tells clients apart by functional embeddings, the mean of a model's representations of one random
-graph: client i receives the weights of all that trained, with shares proportional to exp(scale cos(e_i, e_j)). Masks
-stay with their client. The random graph has `blocks` blocks of 100 nodes, edges of probability 0.1 inside and none
-between, and normal features.
+Every weight matrix W is multiplied by a mask m, which is a parameter of the client. Masks start at 1 and stay with
+their client. In evaluation the entries of m with an absolute value below l1 count as zero. The local loss is the task's
+loss plus l1 ||m||_1, and from the second round on plus l2 ||W - W_received||^2.
 
-Deviations: a representation is what the backbone's classifier reads, or its embedding for links; the public code's is
-the output of the second of two convolutions, before a ReLU and a linear classifier. The public code computes both
-penalties on detached tensors, so that they have no gradient: l1 and l2 of 0 train as it does, but for its pruning. It
-gives a client that is drawn for the first time the global mean, where here it keeps its own start, and scores models
-after local training (`evaluate: trained`).
+The server compares clients by functional embeddings. The embedding e_i is the mean of a model's representations of the
+nodes of one random graph. Client i receives the weighted mean of the parameters of all clients that trained, with
+weights proportional to exp(scale cos(e_i, e_j)). The random graph has `blocks` blocks of 100 nodes, edges with
+probability 0.1 inside a block and none between blocks, and normally distributed features.
+
+Deviations: a representation is the input of the backbone's classifier, or the node embedding in link prediction. In the
+public code it is the output of the second of two convolutions, before a ReLU and a linear classifier. The public code
+computes both penalties on detached tensors, so that they have no gradient. With l1 and l2 of 0 this method trains as
+the public code does, except for the pruning. In the public code a client that is drawn for the first time receives the
+global mean; here it keeps its initial parameters. The public code scores models after local training
+(`evaluate: trained`).
 
 Defaults:
     scale 3.0: the public code's for disjoint clients, 5 for overlapping ones.
@@ -52,7 +55,12 @@ class Settings(ComponentSettings):
 
 
 class Masked(Backbone):
-    """A backbone whose weight matrices are multiplied by masks, parameters of the same shapes."""
+    """A backbone whose weight matrices are multiplied by masks, which are parameters of the same shapes.
+
+    Args:
+        inner: the backbone to mask.
+        pruned_below: absolute value below which an entry of a mask counts as zero in evaluation.
+    """
 
     def __init__(self, inner: Backbone, pruned_below: float):
         super().__init__(inner.settings, inner.features, None if inner.embeds else inner.outputs)
@@ -77,7 +85,14 @@ class Masked(Backbone):
 
 
 def masks_of(parameters: Parameters) -> Parameters:
-    """The masks, by the names of what they are on."""
+    """Return the masks under the names of the weight matrices that they multiply.
+
+    Args:
+        parameters: parameters of a masked backbone.
+
+    Returns:
+        The masks, with the shapes that they have in `parameters`.
+    """
     return {name.removeprefix(MASK): own for name, own in parameters.items() if name.startswith(MASK)}
 
 
@@ -86,7 +101,16 @@ class Method(base.Method):
         super().__init__(settings, Masked(backbone, settings.l1), federation)
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
-        """The server draws the random graph, which is sent to every client: its edges and its features."""
+        """Draw the random graph, which the server sends to every client.
+
+        Args:
+            seed: of the cell.
+            device: of the training.
+            chunk_clients: not used.
+
+        Returns:
+            The unchanged federation; `bytes_down` are the bytes of the graph's edges and features, for all clients.
+        """
         graph = random_graph(self.settings.blocks, self.federation.num_features, seed)
         self._batch = self.backbone.batch(graph, np.array([0]), device=device)
         sent = 4 * len(graph.labels) * graph.num_features + 8 * graph.adjacency.nnz
@@ -105,7 +129,14 @@ class Method(base.Method):
 
     @torch.no_grad()
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
-        """The functional embeddings, [S, width]; one client after another, whose rows would fill memory together."""
+        """Return the functional embeddings. Clients are processed one at a time to limit memory.
+
+        Args:
+            round: the round after local training.
+
+        Returns:
+            `embedding` [S, width] float32.
+        """
         found = []
         for client in round.clients.tolist():
             output = self.backbone.forward(take(round.parameters, slice(client, client + 1)), self._batch, no_dropout)
@@ -113,9 +144,9 @@ class Method(base.Method):
         return {"embedding": torch.stack(found)}
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
-        """Clients that did not train keep what they have."""
         directions = normalize(round.uploads["embedding"], dim=1)
         rows = torch.from_numpy(round.clients).to(round.weights.device)
+        # The identity keeps the parameters of clients that did not train.
         weights = torch.eye(len(round.weights), device=rows.device)
         with full_precision():
             similarities = directions @ directions.T
@@ -124,7 +155,16 @@ class Method(base.Method):
 
 
 def random_graph(blocks: int, features: int, seed: int) -> Federation:
-    """The graph of the functional embeddings, as a federation of one client without labels."""
+    """Return the random graph of the functional embeddings.
+
+    Args:
+        blocks: number of blocks, of 100 nodes each.
+        features: columns of the node features.
+        seed: of the cell.
+
+    Returns:
+        A federation of one client, whose nodes have neither labels nor roles.
+    """
     drawn = nx.random_partition_graph(
         [BLOCK_NODES] * blocks, EDGE_PROBABILITY, 0.0, seed=derive(seed, "fed-pub graph") % 2**32
     )

@@ -1,8 +1,9 @@
 """FedAvg (McMahan et al., AISTATS 2017, algorithm 1): the server averages the clients' parameters.
 
-Every client receives sum_j (w_j / w) theta_j over the clients that count. w_j is its number of training nodes (of
-training edges for links), or with `weights` its number of nodes, or their product (Fed-GALA, eq. 3.2). Where all that
-trained count for nothing by it, clients keep what they received.
+Every client receives sum_j (w_j / w) theta_j over the clients that count. By default w_j is the number of training
+targets of client j: its training nodes, or its training edges in link prediction. With `weights` it is the number of
+its training nodes, the number of all its nodes, or the product of both (Fed-GALA, eq. 3.2). If `weights` gives 0 for
+all clients that count, the clients keep the parameters that they received.
 
 Defaults:
     weights none: the paper's.
@@ -26,7 +27,7 @@ class Settings(AveragedSettings):
 
 
 class Method(base.Method):
-    """Methods that average in this way have the setting `weights`, or are without it."""
+    """FedAvg, and the base class of methods that average the parameters; the setting `weights` is optional."""
 
     _nobody_counts = False
 
@@ -44,12 +45,16 @@ class Method(base.Method):
 
 
 def client_weights(by: str, counted: Tensor, federation: Federation) -> Tensor:
-    """[C] float32: what each client counts by; 0 for those that do not count.
+    """Return the weight of each client in the average.
 
     Args:
-        by: "labelled" for training nodes, "nodes" for all nodes that it holds, or "labelled_times_nodes".
+        by: "labelled" for training nodes, "nodes" for all nodes that a client holds, "labelled_times_nodes" for the
+            product.
         counted: [C] positive for the clients that count.
         federation: the clients' graphs.
+
+    Returns:
+        [C] float32 on the device of `counted`; 0 for clients that do not count.
     """
     labelled, nodes = federation.count(TRAIN), np.diff(federation.ptr)
     sizes = {"labelled": labelled, "nodes": nodes, "labelled_times_nodes": labelled * nodes}[by]

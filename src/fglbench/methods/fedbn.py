@@ -1,7 +1,7 @@
-"""FedBN (Li et al., ICLR 2021): FedAvg whose normalisation layers stay with their clients, statistics and all.
+"""FedBN (Li et al., ICLR 2021): FedAvg whose normalisation layers stay with their clients, statistics included.
 
-It needs a backbone with normalisation (`norm: batch` of gcn and mlp); what FedAvg shares then is all of it, running
-statistics too.
+It needs a backbone with normalisation (`norm: batch` of gcn and mlp). FedAvg shares these layers too, running
+statistics included.
 """
 
 from fglbench.methods import base, fedavg

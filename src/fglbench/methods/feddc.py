@@ -1,26 +1,28 @@
-"""FedDC (Gao et al., CVPR 2022, algorithm 1): every client learns its drift h_i, which the server takes into the mean.
+"""FedDC (Gao et al., CVPR 2022, algorithm 1): every client learns its drift h_i, which the server adds to the mean.
 
-Local loss + alpha / 2 ||theta_i + h_i - theta||^2 (eq. 3) + <theta_i, d_i - d> / (K lr), d_i the client's last local
-update and d the mean of all (eq. 4). Afterwards h_i += theta_i - theta (eq. 6), and the server averages theta_i + h_i
-over those who trained, by their training nodes (eq. 7). Drifts and updates are zero at first.
+Clients minimise the task's loss + alpha / 2 ||theta_i + h_i - theta||^2 (eq. 3) + <theta_i, d_i - d> / (K lr). Here d_i
+is the client's last local update, and d is the mean of all last updates (eq. 4). After local training
+h_i += theta_i - theta (eq. 6). The server averages theta_i + h_i over the clients that trained, weighted by their
+training nodes (eq. 7). Drifts and updates are zero at first.
 
-Deviations: -d_i / (K lr), which for SGD is the mean of the K gradients of the whole local loss, is that mean under any
-optimiser. d is the mean over all clients' last updates by their training nodes too, and d / (K lr) that of
-d_j / (K_j lr) where K differs by client. The public code adds up d_i - d over the rounds, takes the
-drifts of all clients into the mean, and weighs clients equally.
+Deviations: -d_i / (K lr) is the mean of the K gradients of the whole local loss under SGD; here it is this mean under
+any optimiser. The mean d, over the last updates of all clients, is weighted by training nodes too. Where K differs by
+client, d / (K lr) is the mean of d_j / (K_j lr). The public code sums d_i - d over the rounds, adds the drifts of all
+clients to the mean, and weighs clients equally.
 
-The drifts act as a momentum of 1, damped by the local steps themselves and by alpha: Adam, which lags behind the
-gradient, lets the loss swing, the less the larger alpha is. The public code's own recursion swings under Adam as well.
+The drifts act as a momentum of 1, which the local steps themselves and alpha damp. Adam lags behind the gradient, so
+that the loss oscillates under it; a larger alpha reduces the oscillation. The recursion of the public code oscillates
+under Adam as well.
 
-`variant: openfgl` (the default) is the reading of OpenFGL, which is by FedGTA's authors and trains with Adam: the
-second term is <theta_i, d_i> / (K lr) without d, literally, and a drift takes an update a round later. It turns every
-client back from its last update, which damps the drifts. Deviation: there the first round has neither term, here it has
-the first one. d is sent and counts in bytes, as it is sent there, though nothing reads it. `variant: paper` is for
-`optimiser: sgd`.
+`variant: openfgl` (the default) follows OpenFGL, which is by FedGTA's authors and trains with Adam. Its second term is
+literally <theta_i, d_i> / (K lr), without d, and it adds an update to the drift one round later. This term pulls every
+client back from its last update, which damps the drifts. Deviation: in OpenFGL the first round has neither term; here
+it has the first term. The server sends d as in OpenFGL, and d counts in bytes, although no client reads it.
+`variant: paper` is for `optimiser: sgd`.
 
 Defaults:
     alpha 0.01: the public code's.
-    variant openfgl: differs; OpenFGL's reading. The paper's swings or diverges under Adam, the default optimiser.
+    variant openfgl: differs; OpenFGL's reading. The paper's oscillates or diverges under Adam, the default optimiser.
 """
 
 from typing import Any, Literal
@@ -51,16 +53,23 @@ class Method(fedavg.Method):
         self._mean = MeanGradients(self.federation.num_clients)
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._literal = self.settings.variant == "openfgl"
-        self._names: list[str] = []  # of what gradients train and is shared: there is no drift of buffers
+        self._names: list[str] = []  # shared parameters that gradients train; buffers have no drift
         self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
-        self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), openfgl: without d, [C, ...]
+        self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), [C, ...]; openfgl omits d
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
 
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
-        """Adds the gradients of the two terms: alpha theta_i, and what is the same in every step of a round."""
+        """Add the gradients of the two terms in place.
+
+        The first summand is alpha theta_i. All other summands are constant within a round.
+
+        Args:
+            step: the local step.
+            gradients: [S, ...] by name, of all trained parameters.
+        """
         rows, names = rows_of(step.clients), self.shared(gradients)
         self._names = names
         for name in names:
@@ -70,7 +79,16 @@ class Method(fedavg.Method):
             self._mean.add(step, gradients, names)
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
-        """-d_i / (K lr); theta_i + h_i, of which the server needs the sum alone, travels as the parameters."""
+        """Return -d_i / (K lr) of each client.
+
+        The communicated parameters stand for theta_i + h_i, because the server needs only this sum.
+
+        Args:
+            round: the round after local training.
+
+        Returns:
+            [S, ...] float32 by name, for the shared parameters that gradients train.
+        """
         if not self._literal:
             return self._mean.take(round.clients)
         rows = rows_of(round.clients)
@@ -79,7 +97,7 @@ class Method(fedavg.Method):
         return {name: update / by_client(lengths, update) for name, update in updates.items()}
 
     def _lengths(self, round: base.ClientRound | base.Round) -> Tensor:
-        """[S] float32: K lr of the round's clients."""
+        """Return K lr of the round's clients, [S] float32."""
         steps = round.schedule.steps(round.counts[round.clients])
         return torch.from_numpy((round.schedule.lr * steps).astype(np.float32)).to(round.weights.device)
 

@@ -1,30 +1,31 @@
-"""Fed-GALA (thesis 2023, algorithms 3 to 6): anchors, nodes that several clients hold, get a link by their embedding.
+"""Fed-GALA (thesis 2023, algorithms 3 to 6): links anchors, the nodes that several clients hold, by their embeddings.
 
-Phase 1 trains on half the link loss and half the task's (eq. 3.1). A client stops when its loss changes by less than
-`alpha` between two of its rounds; the server keeps averaging its last parameters. In phase 2 clients send the
-embeddings of their anchors, and the server returns the mean over the holders of each (eq. 3.3). A client joins each of
-its anchors to one node, whose own embedding has the largest inner product with that mean (eq. 3.4). Phase 3 trains on
-these graphs with the task's loss, from the aggregated parameters; with `training.tolerance` clients stop here as well.
-Phases 1 and 3 together have at most `training.rounds`; where phase 1 takes all of them there is no phase 2. An
-embedding is what the backbone gives: the logits.
+In phase 1 the local loss is half the link loss plus half the task's loss (eq. 3.1). A client stops when its loss
+changes by less than `alpha` between two of its rounds; the server still averages its last parameters. In phase 2
+clients send the embeddings of their anchors, and the server returns the mean over the holders of each anchor (eq. 3.3).
+A client joins each of its anchors to one of its nodes: the node whose own embedding has the largest inner product with
+this mean (eq. 3.4). Phase 3 trains on the resulting graphs with the task's loss, from the aggregated parameters; with
+`training.tolerance` clients can stop in this phase too. Phases 1 and 3 together have at most `training.rounds` rounds.
+If phase 1 takes all of them, phase 2 is omitted. The embedding of a node is the output of the backbone: the logits.
 
-Clients count by labelled nodes times nodes (eq. 3.2). The printed weights do not sum to 1; here they are divided by
-their sum.
+Clients are weighted by labelled nodes times nodes (eq. 3.2). The printed weights do not sum to 1; here they are divided
+by their sum.
 
-`augment: local` is Max-Augment: its anchors have each client's own embeddings, and nothing is sent. `augment: none` is
-No-Augment. Where no node is shared there are no anchors, and all three are the same.
+`augment: local` is Max-Augment: it uses each client's own embeddings of the anchors, and clients send none.
+`augment: none` is No-Augment. If clients share no nodes, there are no anchors, and all three are the same.
 
-The text leaves open, and here: an anchor is not joined to itself or to a node that it is joined to already, so that
-every anchor gets a link as long as there is such a node. Anchors choose in the order of their ids, and a link that one
-got counts for the next. Of equal products the first node is chosen. A client scores all candidates, anchors among
-them, by its own embeddings. The global test scores on its graph as it is.
+The text leaves some details open. Here an anchor is joined neither to itself nor to a node to which it is joined
+already, so that every anchor gets a link as long as such a node is left. Anchors choose in the order of their ids, and
+earlier links count as existing ones. Among equal products the first node is chosen. The candidates of an anchor are all
+nodes of its client, other anchors included, with the client's own embeddings. The global test scores on its unchanged
+graph.
 
-Deviations: both losses are means. The task's is the mean over labelled nodes, where eq. 2.8 has the sum; the link
+Deviations: both losses are means. The task's loss is the mean over labelled nodes, where eq. 2.8 has the sum. The link
 loss is the mean over edges and over negatives (PyG's), where eq. 2.10 divides the sum over pairs by the number of
-nodes. Their balance, and the size of `alpha`, differ from the text in so far.
+nodes. The balance of the two losses and the scale of `alpha` therefore differ from the text.
 
-A client without training nodes trains on links in phase 1, counts for nothing in the mean (its product is 0), and sits
-phase 3 out.
+A client without training nodes trains on links in phase 1, has weight 0 in the mean (its product is 0), and does not
+train in phase 3.
 
 Defaults:
     alpha 0.001: the paper's for Cora under the global test; it tunes 0.1 to 0.0001.
@@ -98,7 +99,15 @@ class Method(fedavg.Method):
         yield training_phase(schedule, self.federation.num_clients, schedule.rounds - self._settled.rounds)
 
     def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
-        """Phase 2, unless no round is left for phase 3."""
+        """Run phase 2 after phase 1, unless no round is left for phase 3.
+
+        Args:
+            phase: the phase that has ended.
+            parameters: [C, ...] by name, at the end of this phase.
+
+        Returns:
+            The graphs with the anchors' links, and the bytes of the embeddings; None if nothing is added.
+        """
         super().finish(phase, parameters)
         federation, augment = self.federation, self.settings.augment
         anchors = np.flatnonzero(federation.share < 1) if federation.share is not None else np.zeros(0, dtype=np.int64)
@@ -118,7 +127,7 @@ class Method(fedavg.Method):
 
     @torch.no_grad()
     def _embeddings(self, parameters: Parameters) -> np.ndarray:
-        """[N, outputs] float32 of all rows, each under its own client's parameters."""
+        """Return the embeddings of all rows, [N, outputs] float32, each under the parameters of its own client."""
         found = []
         for first in range(0, self.federation.num_clients, self._chunk_clients):
             clients = np.arange(first, min(first + self._chunk_clients, self.federation.num_clients))
@@ -129,16 +138,20 @@ class Method(fedavg.Method):
 
 
 def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray, federation: Federation) -> np.ndarray:
-    """[L, 2] int64: of every anchor, and the row of its client that it is joined to (eq. 3.4).
+    """Return the link of every anchor (eq. 3.4).
 
     Args:
-        embeddings: [N, width] of all rows.
-        anchors: [A] int64 ascending rows.
-        wanted: [A, width] what embeddings are to be near to.
-        federation: the clients' graphs, [N] rows.
+        embeddings: [N, width] float32, of all rows.
+        anchors: [A] int64, ascending rows.
+        wanted: [A, width] float32, embedding with which a node's embedding is to have the largest inner product.
+        federation: the clients' graphs, of N rows.
+
+    Returns:
+        [L, 2] int64, the row of an anchor and the row of the same client to which it is joined; anchors that are joined
+        to all nodes already have no link.
     """
     adjacency, links = federation.adjacency, list[tuple[int, int]]()
-    joined: defaultdict[int, list[int]] = defaultdict(list)  # by the links that were chosen before
+    joined: defaultdict[int, list[int]] = defaultdict(list)  # by the links chosen so far
     for start, stop in zip(federation.ptr, federation.ptr[1:], strict=False):
         own = np.arange(*np.searchsorted(anchors, [start, stop]))
         size = max(1, _BLOCK // max(1, stop - start))

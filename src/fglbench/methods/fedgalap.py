@@ -1,8 +1,8 @@
-"""Fed-GALAp (thesis 2023, section 3.2.3): Fed-GALA whose local losses have FedProx's term, adapted to the loss.
+"""Fed-GALAp (thesis 2023, section 3.2.3): Fed-GALA with FedProx's term, adapted to the loss, in the local losses.
 
-Both are as in `fedgala` and `fedprox`. The text adds the term to eq. 3.1, the loss of phase 1, and prints the distance
-without its square; here the term is FedProx's, and of the local losses of phases 1 and 3. mu goes on from one phase to
-the next.
+Fed-GALA is as in `fedgala`, and the term is as in `fedprox`. The text adds the term to eq. 3.1, the loss of phase 1,
+and prints the distance without its square. Here the term is FedProx's, and belongs to the local losses of phases 1 and
+3. Phase 3 continues with the mu of phase 1.
 
 Defaults:
     mu 1.0: the paper's.

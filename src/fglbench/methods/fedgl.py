@@ -1,27 +1,28 @@
-"""FedGL (Chen et al., 2021): pseudo-labels and a pseudo-graph that the server makes of predictions and embeddings.
+"""FedGL (Chen et al., 2021): pseudo-labels and a pseudo-graph computed by the server from predictions and embeddings.
 
-After local training clients send both for all their nodes. The server takes, node by node, the mean over the clients
-that hold it, weighted by their training nodes. Where the mean prediction of a node that is not trained on gives a class
-at least `confidence`, that class is its pseudo-label: when they train next, clients add `label_weight` times the mean
-cross-entropy of their pseudo-labelled nodes, without dropout. Every node of a client is joined, with weight
-`edge_weight`, to those `neighbours` of the client's other nodes whose mean embeddings have the largest positive cosine
-with its own; the round is scored, and the next one trained, on the client graphs with these edges. Parameters are
-aggregated by `aggregation`. Clients that sit out keep their pseudo-labels and edges. gat, whose attention weighs
-neighbours by itself, and modules read the edges whatever their weight is.
+After local training clients send predictions and embeddings of all their nodes. For each node the server takes the mean
+over the clients that hold it, weighted by their training nodes. If the mean prediction of a node that is not a training
+node gives a class a probability of at least `confidence`, this class is its pseudo-label. In their next local training
+clients add `label_weight` times the mean cross-entropy of their pseudo-labelled nodes, computed without dropout. Every
+node of a client is joined, with weight `edge_weight`, to the `neighbours` other nodes of this client whose mean
+embeddings have the largest positive cosine with its own. The round is scored on the client graphs with these edges, and
+the next round trains on them. Parameters are aggregated by `aggregation`. Clients that do not train in a round keep
+their pseudo-labels and edges. gat, which weights neighbours by attention, and modules ignore the weights of edges.
 
-The global test has no pseudo-graph: it scores on its graph as it is.
+The global test has no pseudo-graph: it scores on its unchanged graph.
 
-Under the inductive setting the server sees the nodes of training alone; rounds are scored on the whole client graphs
-with the pseudo-graph's edges among those nodes.
+In the inductive setting the server sees only the nodes of the training graphs. Rounds are scored on the whole client
+graphs, with the edges of the pseudo-graph among the nodes of training.
 
-Where no node has two holders, only a client's own predictions return (self-training). Deviation: the paper compares all
-pairs of nodes, O(n^2); here only those that a client can use, its own nodes, in blocks, and keeps the nearest.
+If no node has two holders, clients receive only their own predictions (self-training). Deviation: the paper compares
+all pairs of nodes, O(n^2). Here only pairs that a client can use are compared, those of its own nodes, in blocks, and
+only the nearest nodes are kept.
 
 Defaults:
     label_weight 0.1: OpenFGL's.
     confidence 0.9: differs; OpenFGL has 0.5. Fewer pseudo-labels, which are right more often.
-    edge_weight 0.1: differs; OpenFGL has 0, which leaves the pseudo-graph out.
-    neighbours 5: differs; OpenFGL has 100. Edges in the number of nodes stay few.
+    edge_weight 0.1: differs; OpenFGL has 0, which omits the pseudo-graph.
+    neighbours 5: differs; OpenFGL has 100. The pseudo-graph stays sparse.
 """
 
 from collections.abc import Mapping
@@ -67,10 +68,10 @@ class Method(_aggregated.Method):
         nodes = np.arange(size) if self.federation.nodes is None else self.federation.nodes
         self._node_of = np.unique(nodes, return_inverse=True)[1]
         self._chunk_clients = self.federation.num_clients
-        self._graphs = self.federation  # with the last pseudo-graph
-        self._labels = np.full(size, -1)  # pseudo-labels of each client's last training, -1 where there is none
+        self._graphs = self.federation  # client graphs with the last pseudo-graph
+        self._labels = np.full(size, -1)  # pseudo-labels after each client's last training, -1 for none
         self._edges = sp.csr_matrix((size, size), dtype=np.float32)
-        self._batches: dict[tuple[int, ...], Batch] = {}  # of the pseudo-labelled nodes, by clients
+        self._batches: dict[tuple[int, ...], Batch] = {}  # batches of the pseudo-labelled nodes, by client ids
 
     def not_applicable(self) -> str | None:
         if self._joins() and self.backbone.neighbours:
@@ -87,7 +88,16 @@ class Method(_aggregated.Method):
         return bool(self.settings.neighbours and self.settings.edge_weight)
 
     def download(self, number: int, clients: np.ndarray) -> base.Messages:
-        """`pseudo_labels` of each client's nodes, and `edges` [2, E] of its pseudo-graph, beside the rest."""
+        """Return pseudo-labels and edges, from the second round on, and the messages of the aggregation.
+
+        Args:
+            number: 0-based number of the round in its phase.
+            clients: [S] int64 ids.
+
+        Returns:
+            For each client `pseudo_labels` [n] int32 of its n nodes, -1 for none, and `edges` [2, E] int32 of its
+            pseudo-graph, each edge once, as positions among its nodes.
+        """
         sent = dict(super().download(number, clients))
         bounds = [slice(*self.federation.ptr[client : client + 2]) for client in clients]
         if number and self.settings.label_weight:
@@ -113,7 +123,16 @@ class Method(_aggregated.Method):
         return own if inner is None else inner + own
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
-        """`predictions` for pseudo-labels and `embeddings` for edges, of the clients' nodes by rows, and the rest."""
+        """Return predictions and embeddings, and the messages of the aggregation.
+
+        Args:
+            round: the round after local training.
+
+        Returns:
+            `predictions` [rows, classes] float32 probabilities, if pseudo-labels are used, and `embeddings` [rows,
+            width] float32, if the pseudo-graph is used; rows are all nodes of the clients that trained, client by
+            client.
+        """
         sent = dict(super().upload(round))
         if not self.settings.label_weight and not self._joins():
             return sent
@@ -164,22 +183,33 @@ class Method(_aggregated.Method):
 
 
 def _without_own(round: base.Round) -> base.Round:
-    """The round as the aggregation sees it, whose uploads are its own alone."""
+    """Return the round without the uploads of FedGL itself, as the aggregation sees it."""
     own = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
     return replace(round, uploads=own)
 
 
 def pseudo_labels(predictions: np.ndarray, confidence: float) -> np.ndarray:
-    """[rows] int64: the likeliest class of [rows, classes] where it has at least `confidence`, else -1."""
+    """Return the pseudo-labels of nodes.
+
+    Args:
+        predictions: [rows, classes] float32 probabilities.
+        confidence: least probability of a pseudo-label.
+
+    Returns:
+        [rows] int64, the most probable class, or -1 if its probability is below `confidence`.
+    """
     return np.where(predictions.max(1) >= confidence, predictions.argmax(1), -1)
 
 
 def nearest(embeddings: Tensor, neighbours: int) -> sp.csr_matrix:
-    """[n, n] symmetric CSR of ones: every row's `neighbours` other rows with the largest positive cosine.
+    """Return a graph that joins every row to the other rows with the largest positive cosine.
 
     Args:
-        embeddings: [n, width].
-        neighbours: at least 1.
+        embeddings: [n, width] float32.
+        neighbours: most other rows that a row is joined to by its own choice, at least 1.
+
+    Returns:
+        [n, n] float32 CSR, symmetric, of ones; a row that others choose has more entries.
     """
     unit = normalize(embeddings, dim=1)
     size, count = len(unit), min(neighbours, len(unit) - 1)

@@ -1,20 +1,22 @@
-"""FedGTA (Li et al., VLDB 2023, algorithms 1 and 2): personal means over clients whose label propagation looks alike.
+"""FedGTA (Li et al., VLDB 2023, algorithms 1 and 2): personalised means over clients with similar label propagation.
 
-After local training every client propagates its soft labels (eq. 3) and sends their moments (eq. 5) and its smoothing
-confidence (eq. 4). Client i receives the mean, weighted by confidence (eq. 7, with each client's own H), of those whose
-moments have a cosine similarity of at least epsilon with its own (eq. 6). Eq. 5 shows central moments as an example.
-The adjacency matrix has self-loops, as the paper says of its own: a node is among its neighbours in eq. 3, and D in
-eq. 4 counts it. Rows of Y^l may exceed 1 (node of many neighbours with few), so that moments of high order are those of
-hubs; the public variant bounds them.
+After local training every client propagates its soft labels (eq. 3). It sends the moments of the propagated labels
+(eq. 5) and its smoothing confidence (eq. 4). Client i receives the mean over the clients whose moments have a cosine
+similarity of at least epsilon with its own (eq. 6), weighted by confidence (eq. 7, with each client's own H). Eq. 5
+shows central moments as an example. As in the paper the adjacency matrix has self-loops: a node is among its neighbours
+in eq. 3, and D in eq. 4 counts it. Entries of Y^l may exceed 1 at nodes with many neighbours that have few neighbours
+themselves, so that such hubs dominate moments of high order; the public variant bounds the entries.
 
-`variant: public` is the authors' code: training nodes enter with their true labels, which are added once more in every
-step and stand in the result; other rows pass a softmax, at temperature 20 for the confidence; moments are those of the
-last step alone, central about the mean over nodes instead of classes; D has no self-loops; similarity must exceed
-epsilon. The code's own alpha, 0.5, weighs the propagated labels; here alpha weighs the soft labels themselves in either
-variant. Its settings (moments, order, epsilon): cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
+`variant: public` follows the authors' code. Training nodes start with their true labels, which are added again in every
+step and replace the result at these nodes. Other rows pass a softmax, with temperature 20 for the confidence. Moments
+are computed from the last step only; central moments are about the mean over nodes instead of classes. D has no
+self-loops. The similarity must exceed epsilon. In the authors' code alpha is 0.5 and weights the propagated labels;
+here alpha weights the soft labels themselves in both variants. The settings of the authors' code (moments, order,
+epsilon) are: cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
 
-Clients that sit out keep what they have; one that never trained receives the mean over all that did. Where all that
-count have no confidence (public variant, no edges), a client keeps its own parameters.
+Clients that do not train in a round keep their parameters. A client that has never trained receives the mean over all
+clients that count in the round. If none of the clients in its mean has any confidence (public variant, no edges), a
+client keeps its own parameters.
 
 Defaults:
     k 5: the paper's.
@@ -46,7 +48,7 @@ from fglbench.runtime.modes import full_precision
 from fglbench.settings import ComponentSettings, Field
 
 VERSION = 1
-TEMPERATURE = 20.0  # of the public variant's confidence
+TEMPERATURE = 20.0  # of the softmax for the public variant's confidence
 
 
 class Settings(ComponentSettings):
@@ -69,7 +71,15 @@ class Method(base.Method):
         self._graph: Graph | None = None
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
-        """`moments` [S, k * K * classes], twice as many if hybrid, a k-th if public, and `confidence` [S]."""
+        """Return the moments and the smoothing confidence of the clients that trained.
+
+        Args:
+            round: the round after local training.
+
+        Returns:
+            `moments` [S, k * K * classes] float32, twice as many columns if hybrid and a k-th of them in the public
+            variant, and `confidence` [S] float32. An ablated message is missing.
+        """
         settings = self.settings
         if settings.no_moments and settings.no_confidence:
             return {}
@@ -116,15 +126,20 @@ class Method(base.Method):
 
 
 class Graph:
-    """What the client graphs contribute, on the device.
+    """Constants of the client graphs, on the device.
+
+    Args:
+        federation: the clients' graphs.
+        device: of the tensors.
 
     Attributes:
         operator: [N, N] symmetric D^(-1/2) (A + I) D^(-1/2), whatever the backbone's operator is.
-        degrees: [N, 1] neighbours without the node itself.
-        client_mean: [C, N] averages rows per client.
-        sizes, client_of: [C] nodes of each client, and [N] the client of each row.
-        training: [N, 1] bool, training nodes.
-        known: [N, classes] their labels, one-hot; zero in other rows.
+        degrees: [N, 1] float32 number of neighbours, without the node itself.
+        client_mean: [C, N] operator that averages the rows of each client.
+        sizes: [C] float32 number of nodes of each client.
+        client_of: [N] int64 client of each row.
+        training: [N, 1] bool, True for training nodes.
+        known: [N, classes] float32 one-hot labels of the training nodes; zero in other rows.
     """
 
     def __init__(self, federation: Federation, device: torch.device):
@@ -141,12 +156,30 @@ class Graph:
         self.known = one_hot(labels, federation.classes).float().to(device) * self.training
 
     def exact_client_mean(self, rows: Tensor) -> Tensor:
-        """As `client_mean`, for [N, columns] float64."""
+        """Return the means of `client_mean` in double precision.
+
+        Args:
+            rows: [N, columns] float64.
+
+        Returns:
+            [C, columns] float64.
+        """
         return rows.new_zeros(len(self.sizes), rows.shape[1]).index_add_(0, self.client_of, rows) / self.sizes[:, None]
 
 
 def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, again: Tensor | None = None) -> Tensor:
-    """Equation 3: Y^l = alpha Y^0 + (1 - alpha) A Y^(l - 1) (+ again), for l from 1 to k: [N, k, classes]."""
+    """Propagate labels (eq. 3): Y^l = alpha Y^0 + (1 - alpha) A Y^(l - 1) (+ again), for l from 1 to k.
+
+    Args:
+        labels: [N, classes] float32, Y^0.
+        operator: [N, N], A.
+        k: number of steps.
+        alpha: weight of the initial labels.
+        again: [N, classes] float32, added in every step; None adds nothing.
+
+    Returns:
+        [N, k, classes] float32, Y^1 to Y^k.
+    """
     fixed = alpha * labels if again is None else alpha * labels + again
     steps = [labels]
     for _ in range(k):
@@ -155,16 +188,33 @@ def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, ag
 
 
 def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
-    """Equation 4: H = sum over nodes i and classes j of D_ii (1 / e + Y_ij log Y_ij), [C], at least 0."""
+    """Compute the smoothing confidence (eq. 4): H = sum over nodes i and classes j of D_ii (1 / e + Y_ij log Y_ij).
+
+    Args:
+        labels: [N, classes] float32, Y.
+        degrees: [N, 1] float32, the diagonal of D.
+        graph: of all clients.
+
+    Returns:
+        [C] float32, at least 0.
+    """
     certainty = (math.exp(-1) - torch.special.entr(labels)).sum(1, keepdim=True)
     return graph.client_mean.product(degrees * certainty).squeeze(1) * graph.sizes
 
 
 def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
-    """Equation 5: means of Y, Y^2, ..., Y^order for every Y of `bases`: [C, len(bases) * order * k * classes] float32.
+    """Compute the moments (eq. 5): means of Y, Y^2, ..., Y^order over a client's nodes, for every Y of `bases`.
 
-    High powers of rows above 1 may be too large: the moments of such a client are divided by a power of two, which
-    leaves every cosine (equation 6) as it is.
+    High powers of entries above 1 may overflow. The moments of such a client are divided by a power of two, which
+    leaves every cosine (eq. 6) unchanged.
+
+    Args:
+        bases: tensors [N, k, classes] float32, the propagated labels, raw or central.
+        graph: of all clients.
+        order: highest power.
+
+    Returns:
+        [C, len(bases) * order * k * classes] float32.
     """
     found = _means_of_powers(bases, order, graph.client_mean.product)
     if not found.sum().isfinite():
@@ -175,7 +225,7 @@ def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
 
 def _means_of_powers(bases: list[Tensor], order: int, client_mean: Callable[[Tensor], Tensor]) -> Tensor:
     found = []
-    for steps in bases:  # one after another: a base and its power fit a core's cache
+    for steps in bases:  # one base at a time: it and its power fit a core's cache
         flat = steps.flatten(1)
         found.append(client_mean(flat))
         power, memory = flat, torch.empty_like(flat)
@@ -186,13 +236,24 @@ def _means_of_powers(bases: list[Tensor], order: int, client_mean: Callable[[Ten
 
 
 def _scaled(rows: Tensor) -> Tensor:
-    """Rows divided by powers of two, exactly, so that the largest entry of each is near 1 and no square overflows."""
+    """Return rows divided exactly by powers of two, so that the largest entry of each is near 1 and no square
+    overflows.
+    """
     _, exponent = rows.abs().amax(1, keepdim=True).frexp()
     return rows.ldexp(-exponent.clamp(-100, 1000))
 
 
 def similar(moments: Tensor, epsilon: float, strictly: bool) -> Tensor:
-    """Equation 6: which clients are the same, or have a cosine of at least (or above) epsilon: [S, S] bool."""
+    """Return which clients have similar moments (eq. 6).
+
+    Args:
+        moments: [S, columns] float32.
+        epsilon: the threshold of the cosine.
+        strictly: whether the cosine must be above epsilon, not only at least epsilon.
+
+    Returns:
+        [S, S] bool; every client is similar to itself.
+    """
     unit = normalize(_scaled(moments), dim=1)
     with full_precision():
         cosine = (unit @ unit.T).clamp(-1, 1)

@@ -1,6 +1,7 @@
 """FedPer (Arivazhagan et al., 2019): FedAvg on the base layers; the last layer stays with its client.
 
-With `mu` the base layers are FedProx's, as in table 5 of FedVGAE, where the encoder alone is shared.
+With `mu` the local loss has FedProx's term on the base layers, as in table 5 of FedVGAE, where only the encoder is
+shared.
 
 Defaults:
     mu none: the paper's.

@@ -1,8 +1,9 @@
 """FedProx (Li et al., MLSys 2020, eq. 2): FedAvg whose local loss keeps the parameters near the received ones.
 
-Local loss + mu / 2 ||theta_i - theta||^2 over the shared parameters. Only the term's gradient mu (theta_i - theta) is
-formed, in a third of the time that autograd takes for it. With a fixed mu of 0 it is FedAvg. With `mu_step` mu is
-adapted to the loss, see `_adaptive_mu.py`.
+The local loss is the task's loss plus mu / 2 ||theta_i - theta||^2 over the shared parameters. The method adds the
+gradient of this term, mu (theta_i - theta), without computing the term itself, which takes a third of the time of
+autograd. With a fixed mu of 0 the method equals FedAvg. With `mu_step` the server adapts mu to the loss, see
+`common/adaptive_mu.py`.
 
 Defaults:
     mu 0.01: differs; the paper tunes 0.001, 0.01, 0.1 and 1 for each dataset. The middle of FedGTA's range.

@@ -1,6 +1,6 @@
 """FedSage (Zhang et al., NeurIPS 2021, section 3): GraphSAGE under FedAvg, or under another aggregation.
 
-The same as `aggregation` by itself on the backbone sage; this name refuses other backbones.
+It equals the method `aggregation` on the backbone sage, and refuses other backbones.
 """
 
 from fglbench.backbones import sage

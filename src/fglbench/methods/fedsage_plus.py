@@ -1,23 +1,24 @@
 """FedSage+ (Zhang et al., NeurIPS 2021, section 4 and algorithm 1): FedSage with a neighbour generator.
 
-Every client hides a share of its nodes and learns from what is left how many hidden neighbours a node has (smooth L1)
-and what they look like (noise and representation to `neighbours` vectors; squared distance to the closest hidden
-neighbour), together with a classifier on the graph mended so. In the federated epochs vectors are also pulled to the
-closest node of every other client, by gradients computed there. Then every node gets its predicted number of
-neighbours, and GraphSAGE is trained and tested under `aggregation` on the mended graphs; generated nodes have no label
-and are never predicted.
+Every client hides a share of its nodes. From the remaining graph a generator learns how many hidden neighbours a node
+has (smooth L1) and what they look like: it maps noise and the node's representation to `neighbours` vectors, whose loss
+is the squared distance to the closest hidden neighbour. A classifier is trained together with it, on the graph that the
+vectors mend. In the federated epochs vectors are also pulled towards the closest node of every other client, by
+gradients that the other clients compute. Then every node gets its predicted number of neighbours. GraphSAGE is trained
+and tested under `aggregation` on the mended graphs. Generated nodes have no label and are never predicted.
 
-The global test has no generated neighbours: it scores on its graph as it is.
+The global test has no generated neighbours: it scores on its unchanged graph.
 
-Under the inductive setting the generator learns from the graphs of training, and mends both these and the whole ones on
-which models are scored; a client whose graph of training has no node has none, and its graph stays as it is.
+In the inductive setting the generator learns from the training graphs. It mends both these and the whole graphs, on
+which models are scored. A client whose training graph has no node has no generator, and its graph stays unchanged.
 
-Generated features are the hyperbolic tangent of a linear map, as in the public code: none is beyond -1 and 1,
+Generated features are the hyperbolic tangent of a linear map, as in the public code. They lie between -1 and 1,
 whatever the features of the dataset are.
 
-Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as predicted; distances to
-other clients are averaged over them, not added, so that more clients do not weigh more. A client sends, through the
-server, its noisy representations and feature head to all others, and receives the sum of their gradients.
+Deviations: while the generator learns, a node has as many vectors as hidden neighbours, not as many as predicted.
+Distances to other clients are averaged over these clients, not summed, so that their weight does not grow with the
+number of clients. A client sends its noisy representations and its feature head through the server to all others, and
+receives the sum of their gradients.
 
 Defaults:
     hidden_share 0.5: the public code's.
@@ -50,7 +51,7 @@ from fglbench.methods.common.phases import Phase
 from fglbench.settings import AggregatedSettings, Field
 
 VERSION = 4
-_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}  # values of vectors: few enough to stay in a cache, and many for a GPU
+_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}  # values of vectors: they fit a cache, or fill a GPU
 
 
 class Settings(AggregatedSettings):
@@ -113,7 +114,7 @@ class Method(fedsage.Method):
         return base.Prepared(replace(mended, evaluated=of_whole[0]) if of_whole else mended)
 
     def _mended(self, graphs: Federation, parameters: Parameters) -> Federation:
-        """Client graphs with the neighbours that the generator finds for their nodes."""
+        """Return client graphs with the neighbours that the generator predicts for their nodes."""
         owners: list[np.ndarray] = []
         features: list[Callable[[], np.ndarray]] = []
         for first in range(0, graphs.num_clients, self._at_once):
@@ -124,7 +125,7 @@ class Method(fedsage.Method):
             )
             owners.append(own + graphs.ptr[first])
             features.append(made)
-        generated = np.empty((sum(map(len, owners)), graphs.num_features), dtype=np.float32)  # gigabytes: only once
+        generated = np.empty((sum(map(len, owners)), graphs.num_features), dtype=np.float32)  # may take gigabytes
         first = 0
         for own, made in zip(owners, features, strict=True):
             generated[first : first + len(own)] = made()

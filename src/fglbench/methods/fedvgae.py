@@ -1,20 +1,20 @@
 """FedVGAE (Xue et al., 2024; algorithm 1): shared encoder, contrast with earlier models, local fine-tuning.
 
-Clients train the task's loss plus lambda times the contrast (eq. 10, 11). The contrast draws representations towards
-those of the global model that the server sent, and away from those of the client's last trained models, a queue of
-`queue` (1 is MOON's). The server averages encoders by the clients' training targets. The read-out is the backbone's
-head; it stays with its client unless `share: all`. The inner product of links has no parameters. The backbone of the
-paper is `vgae`.
+Clients minimise the task's loss plus lambda times the contrast (eq. 10, 11). The contrast draws representations towards
+those of the global model that the server sent, and away from those of the client's last trained models. A queue holds
+the last `queue` of these models (with 1 the contrast is MOON's). The server averages the encoders, weighted by the
+clients' training targets. The read-out is the backbone's head, which stays with its client unless `share: all`. The
+inner product of link prediction has no parameters. The backbone of the paper is `vgae`.
 
 After aggregation each client that trained scores the received parameters on its validation targets. If the score is
-more than `drop` below that of the model it has just trained, the client replaces them by phi times its own plus 1 - phi
-times these (eq. 12). It repeats this on the result, at most `adjustments` times.
+more than `drop` below that of the model that the client has just trained, the client replaces them by phi times its own
+parameters plus 1 - phi times the received ones (eq. 12). It repeats this on the result, at most `adjustments` times.
 
 Deviations: algorithm 1 compares the received model with that of the round before, on a sampled batch, when a client is
 drawn. Here it is compared with the client's own model (section 4.1), on all validation targets, at the end of a round.
-A client that sits out a later round loses its mixture. Eq. 2 weighs by nodes; training targets of links are edges.
-There is no early stopping. The text leaves open how a queue of several enters eq. 10 (here as further terms of the
-denominator) and how often the mixing is repeated.
+A client loses its mixture in a later round in which it does not train. Eq. 2 weights clients by nodes; the
+training targets of link prediction are edges. There is no early stopping. The text leaves open how a queue of several
+models enters eq. 10 (here as further terms of the denominator) and how often the mixing is repeated.
 
 Defaults:
     contrast_weight 0.8: the paper's lambda.
@@ -58,8 +58,8 @@ class Method(fedavg.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._contrast = Contrast(self.backbone, self.settings.temperature)
-        self._queue: list[Parameters] = []  # after each client's last trainings, newest first, [C, ...]
-        self._received: Parameters = {}  # what the server sent last, before any fine-tuning, [C, ...]
+        self._queue: list[Parameters] = []  # after each client's last training rounds, newest first, [C, ...]
+        self._received: Parameters = {}  # what the server sent last, before fine-tuning, [C, ...]
 
     def groups(self, names: list[str]) -> dict[str, list[str]]:
         personal = self.backbone.head if self.settings.share == "encoder" else []
@@ -78,18 +78,18 @@ class Method(fedavg.Method):
             self._fine_tune(round, current)
 
     def _remember(self, round: base.ClientRound) -> None:
-        """Of clients that trained the queue moves on by one."""
+        """Add the trained model of each client that trained to its queue."""
         trained, newest = round.weights > 0, round.parameters
         moved = [newest, *self._queue][: self.settings.queue]
         stayed = [*self._queue, round.received][: len(moved)]
         self._queue = [where(trained, one, other) for one, other in zip(moved, stayed, strict=True)]
 
     def _fine_tune(self, round: base.ClientRound, current: Parameters) -> None:
-        """Mixes clients' own parameters into the received ones, where these are worse."""
+        """Mix the clients' own parameters into the received ones where these score worse."""
         least = round.validation(round.parameters) - self.settings.drop
         trained, names = np.isin(np.arange(len(least)), round.clients), self.shared(current)
         for _ in range(self.settings.adjustments):
-            worse = trained & (round.validation(current) < least)  # false where there is no score
+            worse = trained & (round.validation(current) < least)  # nan gives False: no fine-tuning without a score
             if not worse.any():
                 return
             chosen = torch.from_numpy(worse).to(round.weights.device)

@@ -1,20 +1,21 @@
 """GCFL (Xie et al., NeurIPS 2021): clusters of clients that split when their updates disagree; FedAvg inside each.
 
-A cluster splits when its mean update is small, ||sum_j (n_j / n) dtheta_j|| < eps1 (eq. 4), while some client's is not,
-max_j ||dtheta_j|| > eps2 (eq. 5), dtheta_j a client's change in a round (eq. 6). It splits along the minimum cut (Stoer
-and Wagner) of the graph of its clients, whose weights are the cosine similarities of their updates plus 1. Each cluster
-adds its mean update to its parameters (eq. 7).
+A cluster splits under two conditions: its mean update is small, ||sum_j (n_j / n) dtheta_j|| < eps1 (eq. 4), and the
+update of some client is large, max_j ||dtheta_j|| > eps2 (eq. 5). Here dtheta_j is the change of a client's parameters
+in a round (eq. 6). The cluster splits along the minimum cut (Stoer and Wagner) of the complete graph of its clients,
+whose edge weights are the cosine similarities of the clients' updates plus 1. Each cluster adds its mean update to its
+parameters (eq. 7).
 
-Equations are numbered as in the submitted version. Its eq. 4 and 7 have the clients' plain sums; here clients count by
-training nodes, as in FedAvg.
+Equations are numbered as in the submitted version. Its eq. 4 and 7 have plain sums over the clients; here clients are
+weighted by training nodes, as in FedAvg.
 
-The thresholds are lengths in parameter space, which belong to the paper's model, learning rate and local epochs. Where
-they are never met, GCFL equals FedAvg. `relative` takes them as parts of the longest update of the first round
-instead, so that they carry over to other models.
+The thresholds are lengths in parameter space, which depend on the paper's model, learning rate and local epochs. If
+they are never met, GCFL equals FedAvg. With `relative` they are fractions of the longest update of the first round, so
+that they carry over to other models.
 
-As in the public code there is no split in the first rounds (`first_round`) and none of two clients, and a client that
-sits out counts with its last update; there the mean update is unweighted. A client that has never trained stays with
-the part that has more training nodes.
+As in the public code there is no split before round `first_round`, clusters of two clients do not split, and a client
+that does not train in a round counts with its last update. In the public code the mean update is unweighted. A client
+that has never trained stays with the part that has more training nodes.
 
 Defaults:
     eps1 0.01: the public code's.
@@ -51,11 +52,10 @@ class Method(base.Method):
         super().__init__(*arguments)
         self.cluster = np.zeros(self.federation.num_clients, dtype=np.int64)
         self._trained = np.zeros(self.federation.num_clients, dtype=bool)
-        self._unit = 0.0  # of the thresholds, after the first round
-        self._updates: Parameters = {}  # dtheta_j of the last time each client trained, [C, ...]
+        self._unit = 0.0  # length that the thresholds are multiplied by; 0 until the first aggregation
+        self._updates: Parameters = {}  # dtheta_j of the last round in which each client trained, [C, ...]
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
-        """One block of sample weights per cluster; a cluster of which nobody trained keeps what it has."""
         self._trained[round.clients] = True
         self._remember_updates(round)
         if round.number >= self.settings.first_round or not self._unit:
@@ -67,6 +67,7 @@ class Method(base.Method):
             return {base.SHARED: round.weights / round.weights.sum()}
         cluster = torch.from_numpy(self.cluster).to(round.weights.device)
         block = (cluster[:, None] == cluster) * round.weights
+        # Clients of a cluster in which no client trained keep their parameters.
         idle = block.sum(1) == 0
         block = torch.where(idle[:, None], torch.eye(len(block), device=block.device), block)
         return {base.SHARED: block / block.sum(1, keepdim=True)}
@@ -76,7 +77,7 @@ class Method(base.Method):
         self._updates = where(round.weights > 0, updates, self._updates or updates)
 
     def _products(self) -> np.ndarray:
-        """[C, C] inner products of the clients' last updates."""
+        """Return the inner products of the clients' last updates, [C, C] float64."""
         with full_precision():
             products = [
                 flat @ flat.T for flat in (update.reshape(len(update), -1) for update in self._updates.values())
@@ -99,16 +100,35 @@ class Method(base.Method):
         return mean < self.settings.eps1 * self._unit and _longest(products) > self.settings.eps2 * self._unit
 
     def ready(self, members: np.ndarray) -> bool:
-        """Whether enough is known of a cluster's members to split it."""
+        """Return whether enough is known of the members of a cluster to split it.
+
+        Args:
+            members: [m] int64, ids of the cluster's clients that have trained.
+
+        Returns:
+            True if the cluster may split.
+        """
         return True
 
     def similarities(self, products: np.ndarray, members: np.ndarray) -> np.ndarray:
-        """[m, m], not negative, from the inner products [m, m] of the members' updates."""
+        """Return the edge weights of the graph that the minimum cut splits.
+
+        Args:
+            products: [m, m] float64, inner products of the members' updates.
+            members: [m] int64, ids of the clients.
+
+        Returns:
+            [m, m] float64, cosine similarities plus 1.
+        """
         lengths = np.sqrt(products.diagonal())
         return products / np.maximum(np.outer(lengths, lengths), 1e-12) + 1
 
     def was_split(self, members: np.ndarray) -> None:
-        """After the split of what was the cluster of these members."""
+        """Update the state of a method after the split of a cluster.
+
+        Args:
+            members: [m] int64, ids of the clients that were in the cluster and have trained.
+        """
 
 
 def _longest(products: np.ndarray) -> float:
@@ -116,7 +136,14 @@ def _longest(products: np.ndarray) -> float:
 
 
 def minimum_cut(similarities: np.ndarray) -> tuple[list[int], list[int]]:
-    """The two parts of the minimum cut of a complete graph with weights [m, m]."""
+    """Return the two parts of the minimum cut of a complete graph.
+
+    Args:
+        similarities: [m, m] symmetric edge weights; negative ones count as 0.
+
+    Returns:
+        The ascending positions of the nodes in the first and in the second part.
+    """
     graph = nx.Graph()
     graph.add_weighted_edges_from(
         (i, j, max(similarities[i, j], 0.0)) for i, j in combinations(range(len(similarities)), 2)

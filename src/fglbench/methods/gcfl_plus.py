@@ -1,12 +1,13 @@
 """GCFL+ (Xie et al., NeurIPS 2021): GCFL whose clusters split by the clients' sequences of gradient norms.
 
-Every client sends the norm of its last local gradient. When a cluster is to split, the dynamic time warping distance
-d_ij (eq. 8) between its clients' last `window` norms decides: the graph of the minimum cut has the weights
-max d - d_ij. `standardise` divides each sequence by its standard deviation first. After a split the sequences of its
-clients start anew.
+Every client sends the norm of its last local gradient. The graph of the minimum cut has the edge weights max d - d_ij.
+Here d_ij is the dynamic time warping distance (eq. 8) between the last `window` norms of clients i and j. With
+`standardise` each sequence is first divided by its standard deviation. After a split the sequences of the cluster's
+clients start again.
 
-Deviation from the text: its norms are those of updates, which it calls gradients (eq. 6); these are the public code's.
-Deviation from the public code: there a split clears the sequences of all clients, and waits for all to be long enough.
+Deviation from the text: the paper uses the norms of updates, which it calls gradients (eq. 6); here they are gradient
+norms, as in the public code. Deviation from the public code: there a split clears the sequences of all clients, and a
+split waits until the sequences of all clients are long enough.
 
 Defaults:
     eps1 0.01: the public code's.
@@ -42,7 +43,7 @@ class Settings(ComponentSettings):
 class Method(gcfl.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self._norms = torch.zeros(self.federation.num_clients)  # moves to the device of the gradients
+        self._norms = torch.zeros(self.federation.num_clients)  # moved to the device of the gradients in the first step
         self._sequences: list[list[float]] = [[] for _ in self._norms]
 
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
@@ -76,9 +77,16 @@ class Method(gcfl.Method):
 
 
 def warping_distances(sequences: np.ndarray) -> np.ndarray:
-    """Dynamic time warping between all pairs of [m, T] sequences: [m, m], the root of the least sum of squares."""
+    """Return the dynamic time warping distances between all pairs of sequences.
+
+    Args:
+        sequences: [m, T], one sequence of T values for each client.
+
+    Returns:
+        [m, m] float64, square root of the least sum of squared differences over all alignments of two sequences.
+    """
     clients, steps = sequences.shape
-    last = np.full((clients, clients, steps + 1), np.inf)  # costs up to the last step of the first, any of the second
+    last = np.full((clients, clients, steps + 1), np.inf)  # least costs, by step of the second sequence
     last[:, :, 0] = 0.0
     for i in range(steps):
         now = np.full_like(last, np.inf)

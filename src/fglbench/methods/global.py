@@ -1,6 +1,6 @@
 """Centralised training on the whole graph, as a federation of one client: the upper reference of every table.
 
-It does not depend on the partition: one training serves every column of its dataset, split and seed.
+It does not depend on the partition: for a dataset, split and seed, all columns of a table use the same training.
 """
 
 from fglbench.methods import base

@@ -1,4 +1,4 @@
-"""Local training: every client alone, nothing is shared."""
+"""Local training: every client trains alone and shares nothing."""
 
 from fglbench.methods import base
 from fglbench.settings import ComponentSettings

@@ -1,13 +1,14 @@
-"""MOON (Li, He, Song, CVPR 2021, algorithm 1): representations near the received model's, far from the last own one's.
+"""MOON (Li, He, Song, CVPR 2021, algorithm 1): representations near the received model's, far from the client's last.
 
-Local loss + mu * mean over training nodes (eq. 4 and 5) of -log(e^(sim(z, z_glob) / T) / (e^(sim(z, z_glob) / T) +
-e^(sim(z, z_prev) / T))) (eq. 3), sim the cosine, z the representation before the classifier under the current, the
-received and the client's last trained parameters (the initial ones before that). No gradient flows through the last
-two, which see no dropout. Aggregation is FedAvg's; so is the first round, where z_glob = z_prev, and with mu = 0 the
-whole method.
+The local loss is the task's loss plus mu times the mean over training nodes (eq. 4 and 5) of -log(e^(sim(z, z_glob) /
+T) / (e^(sim(z, z_glob) / T) + e^(sim(z, z_prev) / T))) (eq. 3), where sim is the cosine. z, z_glob and z_prev are the
+representations before the classifier under the current parameters, the received parameters, and the parameters after
+the client's last training (before its first training: the initial ones). z_glob and z_prev are computed without
+gradient and without dropout. Aggregation is FedAvg's. The first round, where z_glob = z_prev, equals FedAvg; with
+mu = 0 the whole method does.
 
-Deviation: a backbone has no projection head of its own between its representation and the classifier. Where a backbone
-has one layer (sgc and s2gc by default), its logits are the representation.
+Deviation: a backbone has no additional projection head between its representation and the classifier. For a backbone
+with one layer (sgc and s2gc by default), the logits are the representation.
 
 Defaults:
     mu 0.01: differs; the paper tunes 0.1, 1, 5 and 10, its code has 1. The middle of FedGTA's range.

@@ -1,14 +1,14 @@
-"""SCAFFOLD (Karimireddy et al., ICML 2020, algorithm 1): control variates take the clients' drift out of the gradients.
+"""SCAFFOLD (Karimireddy et al., ICML 2020, algorithm 1): control variates correct the gradients for client drift.
 
-Local steps follow g_i - c_i + c (eq. 3). Afterwards c_i+ = c_i - c + (theta - theta_i) / (K lr) (eq. 4, option II),
-which for SGD is the mean of the K gradients g_i, and the server adds the clients' mean change to c (eq. 5). Server
-learning rate 1. The variates are zero at first; the first round is FedAvg's and c is not sent in it.
+Local steps follow g_i - c_i + c (eq. 3). After local training c_i+ = c_i - c + (theta - theta_i) / (K lr) (eq. 4,
+option II), which under SGD is the mean of the K gradients g_i. The server adds the clients' mean change to c (eq. 5).
+The server's learning rate is 1. The variates are zero at first: the first round equals FedAvg, and c is not sent in it.
 
-Deviations: under Adam, where the quotient is no gradient, c_i+ is that mean itself. Means over clients are weighted by
-their training nodes, as in FedAvg; `weights: equal` is the paper's.
+Deviations: under Adam the quotient is no gradient; here c_i+ is the mean gradient itself. Means over clients are
+weighted by their training nodes, as in FedAvg; `weights: equal` gives the paper's means.
 
 Defaults:
-    weights nodes: differs; the paper has plain means over the clients of a round (eq. 5). As FedAvg weighs.
+    weights nodes: differs; the paper has plain means over the clients of a round (eq. 5). As in FedAvg.
 """
 
 from collections.abc import Mapping
@@ -36,23 +36,39 @@ class Method(base.Method):
         self._mean = MeanGradients(self.federation.num_clients)
         self._own: Parameters = {}  # c_i, [C, ...]
         self._common: Parameters = {}  # c, [1, ...]
-        self._turn: tuple[base.Messages, Parameters] | None = None  # what was received, and c - c_i of it, [S, ...]
+        self._turn: tuple[base.Messages, Parameters] | None = None  # received messages, and c - c_i for them, [S, ...]
 
     def download(self, number: int, clients: np.ndarray) -> dict[str, Tensor]:
-        """c, zero in the first round, in which it is not sent."""
+        """Return c, which is not sent in the first round.
+
+        Args:
+            number: not used.
+            clients: [S] int64 ids.
+
+        Returns:
+            [S, ...] float32 by name, the same for all clients; empty in the first round, in which c is zero.
+        """
         return {name: common.expand(len(clients), *common.shape[1:]) for name, common in self._common.items()}
 
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         self._mean.add(step, gradients, self.shared(gradients))
         if self._turn is None or self._turn[0] is not step.downloads:
             rows, common = rows_of(step.clients), cast(Mapping[str, Tensor], step.downloads)
+            # A method around this one may add messages of its own, which are skipped here.
             turns = {name: c - self._own[name][rows] for name, c in common.items() if name in self._own}
-            self._turn = step.downloads, turns  # an outer method may send more
+            self._turn = step.downloads, turns
         for name, turn in self._turn[1].items():
             gradients[name] += turn
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
-        """The change of each client's variate, as large as its parameters."""
+        """Return the change of each client's variate.
+
+        Args:
+            round: the round after local training.
+
+        Returns:
+            [S, ...] float32 by name, for the shared parameters that gradients train.
+        """
         rows, means = rows_of(round.clients), self._mean.take(round.clients)
         if not self._own:
             self._own = {name: torch.zeros_like(round.parameters[name]) for name in means}

@@ -1,1 +1,1 @@
-"""How nodes are given to clients (one file per scheme) and which role each node plays there."""
+"""Assignment of nodes to clients (one file per scheme), and the role of each node."""

@@ -1,11 +1,11 @@
-"""The contract of a partition scheme, and the one door through which every scheme is called.
+"""Interface of partition schemes, and the function that calls them.
 
-A file of this folder declares `VERSION`, `class Settings(ComponentSettings)` and
+A scheme is a file in the folder `schemes`. It declares `VERSION`, `class Settings(ComponentSettings)` and
 
     def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment
 
-which may raise `PartitionError` with what cannot be done; `assign_clients` adds dataset, scheme and clients to it. A
-scheme whose clients may share nodes declares `OVERLAPS = True`, one that may give a node to no client declares
+which may raise `PartitionError` with the reason; `assign_clients` adds dataset, scheme and clients to the message. A
+scheme whose clients may share nodes declares `OVERLAPS = True`. A scheme that may assign a node to no client declares
 `LEAVES_OUT = True`.
 """
 
@@ -26,18 +26,18 @@ from fglbench.settings import ComponentSettings
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which nodes each client holds.
+    """The nodes that each client holds.
 
     Attributes:
-        parts: one array per client: its global node ids, int64, ascending.
-        notes: what the partition card tells a reader: implementation used, repairs made.
-        copies: one bool array per client, aligned with its part: true where it holds a copy of a node that another
-            client owns; every node that is held has one owner. None: the scheme does not speak of owners.
-        held_out: ascending int64 ids of nodes that no client gets and the global test `held_out` has.
-        held_out_clients: numbers of clients that are tested, but neither train nor select; their nodes are theirs
-            alone.
-        roles: [num_nodes] int8, roles that come with the partition; None: it has none.
-        communities: how many communities of the graph each client was dealt; None: the scheme deals none.
+        parts: for each client its global node ids, int64, ascending.
+        notes: sentences for the partition card, such as the implementation used and repairs made.
+        copies: for each client a bool array aligned with its part, true for a copy of a node that another client owns;
+            then every node in a part has exactly one owner. None: the scheme defines no owners.
+        held_out: ascending int64 ids of the nodes that no client gets; the global test `held_out` uses them.
+        held_out_clients: numbers of the clients that are tested but do not train and do not select rounds; they share
+            no nodes with other clients.
+        roles: [num_nodes] int8, roles that the partition defines; None: it defines none.
+        communities: number of communities of the graph that each client was assigned; None: the scheme assigns none.
     """
 
     parts: list[np.ndarray]
@@ -50,7 +50,7 @@ class Assignment:
 
     @property
     def owned(self) -> list[np.ndarray]:
-        """The nodes that each client owns: all that it holds where the scheme does not speak of owners."""
+        """The nodes that each client owns; all that it holds if the scheme defines no owners."""
         if self.copies is None:
             return self.parts
         return [nodes[~copy] for nodes, copy in zip(self.parts, self.copies, strict=True)]
@@ -59,7 +59,7 @@ class Assignment:
 def assign_clients(
     graph: Graph, dataset: str, scheme: str, clients: int, settings: Mapping[str, Any], seed: int
 ) -> Assignment:
-    """Gives the nodes of a graph to clients, and checks what the scheme returns.
+    """Assign the nodes of a graph to clients with a scheme, and check the result.
 
     Args:
         graph: a canonical graph.
@@ -69,9 +69,12 @@ def assign_clients(
         settings: the scheme's settings; missing ones take their defaults.
         seed: the cell's seed.
 
+    Returns:
+        The checked assignment.
+
     Raises:
-        ComponentError: no such scheme, or its file does not keep the contract.
-        PartitionError: the settings are not valid, or this partition cannot be made.
+        ComponentError: the scheme is unknown, or it or its result breaks the contract.
+        PartitionError: the settings are invalid, or this partition is impossible.
     """
     module = registry.module("scheme", scheme)
     where = f"dataset '{dataset}', scheme '{scheme}', {clients} clients"
@@ -91,11 +94,18 @@ def assign_clients(
 
 
 def scheme_settings(scheme: str, settings: Mapping[str, Any]) -> ComponentSettings:
-    """The resolved settings of a scheme.
+    """Validate the settings of a scheme and complete them with its defaults.
+
+    Args:
+        scheme: name of a partition scheme.
+        settings: the given settings.
+
+    Returns:
+        An instance of the scheme's class `Settings`.
 
     Raises:
-        ComponentError: no such scheme.
-        PartitionError: an unknown setting, or one that does not fit; names all of them.
+        ComponentError: the scheme is unknown.
+        PartitionError: settings are unknown or invalid; the message names all of them.
     """
     model = registry.module("scheme", scheme).Settings
     try:
@@ -107,7 +117,15 @@ def scheme_settings(scheme: str, settings: Mapping[str, Any]) -> ComponentSettin
 
 
 def parts_of(membership: np.ndarray, clients: int) -> list[np.ndarray]:
-    """The parts of an array [num_nodes] that holds each node's client, 0 to clients - 1."""
+    """Convert the client of each node to the nodes of each client.
+
+    Args:
+        membership: [num_nodes] integer client of each node, 0 to clients - 1.
+        clients: number of clients.
+
+    Returns:
+        For each client its ascending node ids, int64.
+    """
     order = np.argsort(membership, kind="stable").astype(np.int64)
     return np.split(order, np.cumsum(np.bincount(membership, minlength=clients))[:-1])
 

@@ -1,4 +1,4 @@
-"""The partition card: what a partition and its split look like, in numbers."""
+"""The partition card: statistics of a partition and its split."""
 
 from typing import Any
 
@@ -11,24 +11,29 @@ from fglbench.partition.subgraph import induced_edges
 
 
 def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict[str, Any]:
-    """The numbers of a partition, plain values fit for JSON. Edges are undirected.
+    """Compute the statistics of a partition, as values that JSON can encode; edges are undirected.
 
     Args:
         graph: the whole graph.
-        assignment: which nodes each client holds, with the scheme's notes.
-        counts: of each role the targets of each client: nodes, or pairs of nodes.
+        assignment: the nodes that each client holds, with the scheme's notes.
+        counts: number of targets (nodes, or pairs of nodes) of each client, by role.
 
     Returns:
-        Per client, as lists: `nodes`, `edges` (of its own graph), `isolated` (nodes without an edge there),
+        The statistics by name.
+
+        Lists with one value per client: `nodes`, `edges` (of its own graph), `isolated` (nodes without an edge there),
         `classes` (label histogram, one number per class of the dataset), `unlabelled`, `train`, `val`, `test`.
-        Of the whole: `total_nodes`, `total_edges`; `cut_edges` (inside no client: the missing links), so that without
-        shared nodes the clients' edges and the cut edges sum to all edges; `missing_link_share` (cut_edges /
-        total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for train, val and
-        test the clients that have no such target: they do not train, or are not counted in that mean); `notes`.
-        Where there are any: `communities` per client; `copies` and `anchors` (nodes that others hold as well) per
-        client, `shared_nodes` (that several clients hold), `holders` (how many nodes have so many holders, from none
-        on); `left_out` (nodes that no client has and that are not held out either), `held_out` (nodes),
-        `held_out_clients` (their numbers).
+
+        Values of the whole partition: `total_nodes`; `total_edges`; `cut_edges` (edges that no client has: the missing
+        links; without shared nodes, the clients' edges and the cut edges sum to all edges); `missing_link_share`
+        (cut_edges / total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for
+        train, val and test the clients without such a target, which do not train or are left out of that mean);
+        `notes`.
+
+        Only if there are any: `communities` per client; `copies` and `anchors` (nodes that other clients hold too) per
+        client; `shared_nodes` (number of nodes that several clients hold); `holders` (number of nodes with 0, 1, 2, ...
+        clients that hold them); `left_out` (number of nodes that no client has and that are not held out); `held_out`
+        (number of nodes); `held_out_clients` (their numbers).
     """
     parts = assignment.parts
     nodes = np.concatenate(parts)
@@ -67,7 +72,7 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
 
 
 def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, Any]:
-    """What there is only where not every node has exactly one client; times [num_nodes]: the holders of each."""
+    """Return the statistics of shared and unassigned nodes, from the number of clients of each node [num_nodes]."""
     held_out = len(assignment.held_out)
     shared = int((times > 1).sum())
     found = {
@@ -82,13 +87,14 @@ def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, 
 
 
 def mean_cosine_distance(histogram: np.ndarray) -> float | None:
-    """Mean of 1 - cos over all unordered pairs of clients, of their label histograms.
+    """Compute the mean cosine distance between the label histograms of clients, over all unordered pairs.
 
     Args:
-        histogram: [clients, classes] counts; clients without a labelled node are left out.
+        histogram: [clients, classes] integer counts; clients without a labelled node are left out.
 
     Returns:
-        0 (all alike) to 1 (no class in common); None where fewer than two clients have labels.
+        The mean of 1 - cos, from 0 (same distribution) to 1 (no class in common); None if fewer than two clients have
+        labels.
     """
     rows = histogram[histogram.sum(axis=1) > 0].astype(np.float64)
     if len(rows) < 2:
@@ -99,7 +105,7 @@ def mean_cosine_distance(histogram: np.ndarray) -> float | None:
 
 
 def _covered_edges(adjacency: Any, nodes: np.ndarray, num_nodes: int) -> int:
-    """Undirected edges of the whole graph that lie inside at least one client."""
+    """Count the undirected edges of the whole graph that lie inside at least one client."""
     rows = np.repeat(nodes, np.diff(adjacency.indptr))
-    keys = np.sort(rows * num_nodes + nodes[adjacency.indices])  # far faster than np.unique, which hashes
+    keys = np.sort(rows * num_nodes + nodes[adjacency.indices])  # sorting is much faster than np.unique, which hashes
     return (int((np.diff(keys) > 0).sum()) + min(len(keys), 1)) // 2

@@ -1,4 +1,4 @@
-"""Runs a function on arrays in a process of its own, so that a crash or an endless run becomes a named error."""
+"""Run a function on arrays in a child process, so that a crash or an endless run becomes a clear error."""
 
 import importlib
 import tempfile
@@ -20,18 +20,21 @@ def in_child(
     seconds: float,
     what: str,
 ) -> np.ndarray:
-    """`function(**arrays, **options)`, computed in a child process.
+    """Run `function(**arrays, **options)` in a child process.
 
     Args:
-        function: a function at the top level of a module that can be imported by name.
-        arrays: plain arrays.
-        options: values fit for JSON.
-        seconds: the child is ended after this time.
-        what: the subject of the error message, as "METIS".
+        function: at the top level of a module that can be imported by name.
+        arrays: arguments that are arrays, without Python objects.
+        options: arguments that JSON can encode.
+        seconds: time limit, after which the child is ended.
+        what: the subject of error messages, such as "METIS".
+
+    Returns:
+        The array that the function returned.
 
     Raises:
-        PartitionError: the child crashed, failed, or was not done in time: it would be so again.
-        ResourceError: it was killed, as happens when memory runs out, or had too little.
+        PartitionError: the child crashed, failed or exceeded the time limit; another try would fail in the same way.
+        ResourceError: memory ran out, or the process was killed, as happens when memory runs out.
         DiskError: the disk for temporary files is full.
     """
     with tempfile.TemporaryDirectory(prefix="fglbench-") as folder:
@@ -51,7 +54,7 @@ def in_child(
 
 
 def _raise_passing_trouble(ended: Ended, what: str, folder: str) -> None:
-    """What another try, or another machine, may not meet with: it must not be recorded as if it would come again."""
+    """Raise an error for causes that may be gone at the next try; they must not be recorded as permanent failures."""
     if ended.out_of_memory:
         raise ResourceError(
             f"{what} {ended}: memory ran out, or the process was killed. Give the same command again, with more "

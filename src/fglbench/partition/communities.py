@@ -1,11 +1,11 @@
-"""Louvain communities of a graph, found by the library that its size needs.
+"""Louvain communities of a graph, with a library that fits the size of the graph.
 
-Blondel et al.: Fast unfolding of communities in large networks, J. Stat. Mech. 2008. Large graphs are left to igraph,
-since python-louvain needs some 80 microseconds an edge. So are resolutions other than 1: python-louvain weighs one term
-of the modularity in its moves and the other in its stopping rule, and so ends after the first level. igraph's own
-Louvain needs some 120 microseconds an edge on a random block model (8 on real graphs), so the largest graphs are left
-to its Leiden algorithm (Traag, Waltman, van Eck: From Louvain to Leiden, 2019): Louvain's moves with a queue and a
-refinement, for the same modularity.
+Louvain: Blondel et al., Fast unfolding of communities in large networks, J. Stat. Mech. 2008. Small graphs use
+python-louvain. It needs about 80 microseconds per edge, so larger graphs use igraph. Resolutions other than 1 also use
+igraph, because python-louvain then weights one term of the modularity in its moves and the other term in its stopping
+rule, and stops after the first level. igraph's Louvain needs about 120 microseconds per edge on a random block model (8
+on real graphs), so the largest graphs use igraph's Leiden algorithm (Traag, Waltman, van Eck: From Louvain to Leiden,
+2019). Leiden optimises the same modularity with Louvain's moves, a queue and a refinement.
 """
 
 from importlib.metadata import version
@@ -21,10 +21,18 @@ TIME_LIMIT_S = 7200
 
 
 def communities(graph: Graph, rng: np.random.Generator, settings: CommunitySettings) -> tuple[np.ndarray, str]:
-    """The community of each node, [num_nodes] int64, and a sentence on how they were found.
+    """Find the communities of a graph.
+
+    Args:
+        graph: a canonical graph.
+        rng: draws the seed of the search.
+        settings: resolution, and the limits that select the library.
+
+    Returns:
+        [num_nodes] int64, the community of each node; and a sentence for the partition card that names the library.
 
     Raises:
-        PartitionError: the search crashed or was not done in time.
+        PartitionError: the search crashed or exceeded the time limit.
     """
     algorithm = _algorithm(graph.num_edges, settings)
     options = {
@@ -47,11 +55,25 @@ def _algorithm(edges: int, settings: CommunitySettings) -> str:
 
 
 def nodes_of(membership: np.ndarray) -> list[np.ndarray]:
-    """The nodes of each community, ascending int64, by the community's number; [num_nodes] communities of the nodes."""
+    """Convert the community of each node to the nodes of each community.
+
+    Args:
+        membership: [num_nodes] int64, the community of each node.
+
+    Returns:
+        For each community its ascending node ids, int64, in the order of the communities' numbers.
+    """
     order = np.argsort(membership, kind="stable").astype(np.int64)
     return np.split(order, np.flatnonzero(np.diff(membership[order])) + 1)
 
 
 def largest_first(pieces: list[np.ndarray]) -> list[np.ndarray]:
-    """Sets of nodes, longest first, then by lowest node id."""
+    """Sort sets of nodes by size, the largest first; ties are broken by the lowest node id.
+
+    Args:
+        pieces: ascending node ids of each set.
+
+    Returns:
+        The sorted sets.
+    """
     return sorted(pieces, key=lambda piece: (-len(piece), piece[0]))

@@ -1,4 +1,4 @@
-"""Partitions as files, read by the scheme `file` and written by `fglbench export`; see docs/partitions.md."""
+"""Partition files, read by the scheme `file` and written by `fglbench export`; see docs/partitions.md."""
 
 import csv
 import json
@@ -21,10 +21,17 @@ _YES_NO = {"": False, "0": False, "1": True}
 
 
 def read_partition(path: Path) -> StoredPartition:
-    """Reads the partition in an .npz, .csv or .json file.
+    """Read a partition from an .npz, .csv or .json file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The checked partition.
 
     Raises:
-        PartitionError: the file is missing, is not in its format, or contradicts itself; says where in the file.
+        PartitionError: the file is missing, not in its format, or inconsistent; the message names the place in the
+            file.
     """
     path = Path(path)
     check_format(path)
@@ -43,18 +50,29 @@ def read_partition(path: Path) -> StoredPartition:
 
 
 def write_partition(path: Path, partition: StoredPartition) -> None:
-    """Writes a partition in the format that the name of the file says.
+    """Write a partition in the format that the suffix of the file name selects.
+
+    Args:
+        path: of the file; its name ends in .npz, .csv or .json.
+        partition: to write.
 
     Raises:
-        PartitionError: it says none.
-        DiskError: the file cannot be written.
+        PartitionError: the suffix is another one.
+        DiskError: the file is not writable.
     """
     check_format(path)
     _WRITERS[path.suffix](path, partition)
 
 
 def check_format(path: Path) -> None:
-    """Raises a PartitionError where the name of a file says no format of partitions."""
+    """Check that the suffix of a file name is a format of partition files.
+
+    Args:
+        path: of the file; it need not exist.
+
+    Raises:
+        PartitionError: the suffix is not .npz, .csv or .json.
+    """
     if path.suffix not in _READERS:
         raise PartitionError(f"{path}: the name of a partition file ends in one of {', '.join(_READERS)}.")
 
@@ -158,7 +176,7 @@ def _from_json(path: Path) -> Rows:
 
 
 def _known(path: Path, what: str, names: Iterable[str], known: tuple[str, ...], *, needed: int) -> None:
-    """Refuses unknown names, and names that are missing among the first `needed` of the known ones."""
+    """Raise an error for unknown names, and for missing ones among the first `needed` known names."""
     given = list(names)
     for name in given:
         if name not in known:

@@ -1,6 +1,7 @@
-"""Roles of edges: which ones pass messages and are trained on, which ones select the round, which ones are tested.
+"""Roles of edges: training edges, which pass messages, validation edges, which select the round, and test edges.
 
-A role is drawn once for each edge, so that no client trains on what another one tests, even where clients share nodes.
+A role is drawn once for each edge. So no client trains on an edge that another client tests, even if clients share
+nodes.
 """
 
 from dataclasses import dataclass
@@ -10,19 +11,19 @@ import scipy.sparse as sp
 
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL, Ratios, draw_at_ratios
 
-_ENUMERATED = 8  # times as many pairs as are wanted: fewer are listed, of more some are drawn at random
-_DRAWS = 20  # at most; a client whose pairs are nearly all edges needs more, and then its pairs are listed
+_ENUMERATED = 8  # all pairs of a client are listed if they are at most this many times the wanted ones
+_DRAWS = 20  # maximum of random draws; it is reached if nearly all pairs are edges, and then all are listed
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of nodes that are scored, client by client. The edges among them pass no message.
+    """Pairs of nodes to score, client by client; the edges among them pass no messages.
 
     Attributes:
         ends: [P, 2] int64 rows of the client graphs, the smaller one first.
         ptr: [C + 1] int64; client c has the pairs ptr[c]:ptr[c + 1].
-        role: [P] int8: 2 validation, 3 test; 0 an edge that is hidden and not scored.
-        edge: [P] bool: whether the pair is an edge.
+        role: [P] int8: 2 validation, 3 test; 0: an edge that is hidden and not scored.
+        edge: [P] bool, whether the pair is an edge.
     """
 
     ends: np.ndarray
@@ -31,12 +32,26 @@ class Pairs:
     edge: np.ndarray
 
     def count(self, role: int) -> np.ndarray:
-        """[C] int64: pairs of a role at each client."""
+        """Count the pairs of a role at each client.
+
+        Args:
+            role: code of the role, as in `role`.
+
+        Returns:
+            [C] int64.
+        """
         sums = np.concatenate([[0], np.cumsum(self.role == role)])
         return np.diff(sums[self.ptr])
 
     def problem(self, ptr: np.ndarray) -> str | None:
-        """Why this cannot be pairs of clients with row boundaries `ptr` [C + 1], or None."""
+        """Check the pairs against the client graphs.
+
+        Args:
+            ptr: [C + 1] integer, row boundaries of the clients.
+
+        Returns:
+            Description of the inconsistency; None if there is none.
+        """
         if len(self.ptr) != len(ptr) or not len(self.ends) == len(self.role) == len(self.edge) == self.ptr[-1]:
             return "the pairs of nodes and their roles disagree in number"
         client = np.repeat(np.arange(len(ptr) - 1), np.diff(self.ptr))
@@ -45,12 +60,23 @@ class Pairs:
         return None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them."""
+        """Return the arrays as files contain them.
+
+        Returns:
+            `pairs`, `pair_ptr`, `pair_role` and `pair_edge`.
+        """
         return {"pairs": self.ends, "pair_ptr": self.ptr, "pair_role": self.role, "pair_edge": self.edge}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Pairs | None":
-        """The inverse of `arrays`; None where a file has none."""
+        """Restore pairs from the arrays of a file.
+
+        Args:
+            arrays: of the file, by name.
+
+        Returns:
+            The pairs; None if the file has none.
+        """
         if "pairs" not in arrays:
             return None
         return cls(*(arrays[name] for name in ("pairs", "pair_ptr", "pair_role", "pair_edge")))
@@ -64,22 +90,22 @@ def draw_pairs(
     ratios: Ratios,
     stream: np.random.Generator,
 ) -> tuple[Pairs, np.ndarray]:
-    """Draws validation and test edges of every client, and as many pairs of its nodes without an edge.
+    """Draw validation and test edges of every client, and as many of its pairs of nodes without an edge (negatives).
 
-    The ratios hold in every client (see `ratios.draw_at_ratios`). Negatives are distinct, no edge of the whole graph,
-    and disjoint between roles and clients. Where a client has fewer pairs without an edge than it has validation and
-    test edges, the surplus ones are hidden and not scored.
+    The ratios hold at every client (see `ratios.draw_at_ratios`). Negatives are distinct, are not edges of the whole
+    graph, and are disjoint between roles and clients. If a client has fewer negatives than validation and test edges,
+    the surplus edges are hidden and not scored.
 
     Args:
         adjacency: [N, N] CSR, the client graphs as one block-diagonal graph.
-        nodes: [N] global ids of its rows.
-        ptr: [C + 1] row boundaries of the clients.
-        edges: [2, E] of the whole graph, both directions.
+        nodes: [N] int64 global ids of its rows.
+        ptr: [C + 1] int64 row boundaries of the clients.
+        edges: [2, E] int64 edges of the whole graph, in both directions.
         ratios: of train, val and test edges.
-        stream: draws roles first, then the negatives of one client after another.
+        stream: draws the roles first, then the negatives of one client after another.
 
     Returns:
-        The pairs, and [C] int64 the training edges of each client.
+        The pairs; and [C] int64, the number of training edges of each client.
     """
     clients = len(ptr) - 1
     num_nodes = int(nodes.max(initial=0)) + 1
@@ -114,7 +140,7 @@ def draw_pairs(
 
 @dataclass(frozen=True)
 class _Block:
-    """Pairs [n, 2] of one client that are alike."""
+    """Pairs [n, 2] of one client with the same role, either all edges or all negatives."""
 
     ends: np.ndarray
     role: int
@@ -122,7 +148,7 @@ class _Block:
 
 
 def _blocks(edges: np.ndarray, role: np.ndarray, absent: np.ndarray) -> list[_Block]:
-    """Of one client validation edges and as many pairs without an edge, test edges and theirs, and what is hidden."""
+    """Return the blocks of one client: validation edges and negatives, test edges and negatives, hidden edges."""
     found, hidden = [], []
     for code in (VAL, TEST):
         held = edges[role == code]
@@ -133,15 +159,17 @@ def _blocks(edges: np.ndarray, role: np.ndarray, absent: np.ndarray) -> list[_Bl
 
 
 def _keys(ends: np.ndarray, num_nodes: int) -> np.ndarray:
-    """[P] one number for each pair of nodes [P, 2], whatever their order."""
+    """Return one number for each pair of nodes [P, 2], independent of the order of its two nodes: [P]."""
     return ends.min(axis=1) * num_nodes + ends.max(axis=1)
 
 
 def _absent(
     nodes: np.ndarray, count: int, taken: np.ndarray, num_nodes: int, stream: np.random.Generator
 ) -> np.ndarray:
-    """[count, 2] distinct pairs of positions in `nodes`, the smaller one first, whose keys are not `taken` (ascending);
-    fewer where there are not so many."""
+    """Draw [count, 2] distinct pairs of positions in `nodes` whose keys are not in `taken`, which is ascending.
+
+    In each pair the smaller position comes first. The result is shorter if there are fewer such pairs.
+    """
     found, draws = np.zeros((0, 2), dtype=np.int64), 0
     possible = len(nodes) * (len(nodes) - 1) // 2
     while len(found) < count:
@@ -159,6 +187,6 @@ def _absent(
 
 
 def _among(keys: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """[keys] bool: which of them are in `taken`, which is ascending."""
+    """Return for each key whether it is in `taken`, which is ascending: [keys] bool."""
     places = np.searchsorted(taken, keys)
     return np.append(taken, -1)[places] == keys

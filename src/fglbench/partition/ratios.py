@@ -1,4 +1,4 @@
-"""Roles drawn at ratios, client by client, also where clients share nodes."""
+"""Roles drawn at given ratios, client by client, also if clients share nodes."""
 
 from collections.abc import Sequence
 
@@ -12,21 +12,22 @@ Ratios = tuple[float, float, float]
 def draw_at_ratios(
     labels: np.ndarray, parts: list[np.ndarray], ratios: Ratios, stream: np.random.Generator, *, stratify: bool
 ) -> np.ndarray:
-    """One role for each node, so that the ratios hold in every client.
+    """Draw one role for each node, so that the ratios hold at every client.
 
-    Nodes are split group by group (see `holder_groups`). What the rounding of a group gives its clients too much or too
-    little of a role is carried to their next groups, as the mean over the clients of the group. The nodes that a client
-    has for itself come last: with enough of them, its numbers are those that it would have alone.
+    Nodes are split group by group (see `holder_groups`). Rounding gives the clients of a group too many or too few
+    nodes of a role. This error is carried to the next groups of these clients, as the mean over the clients of the
+    group. The nodes that only one client holds come last. If there are enough of them, the client has the same numbers
+    as it would have without sharing.
 
     Args:
-        labels: [num_nodes] int64, -1 = no label; such nodes have no role.
+        labels: [num_nodes] int64; -1: the node has no label and gets no role.
         parts: global node ids of each client.
         ratios: of train, val and test.
-        stream: draws, group by group.
-        stratify: `draw_roles` in each group, else `shuffle_roles`.
+        stream: draws group by group.
+        stratify: whether each group is split by `draw_roles`; otherwise by `shuffle_roles`.
 
     Returns:
-        [num_nodes] int8 roles; none for nodes of no client.
+        [num_nodes] int8 roles; 0 for nodes of no client.
     """
     role = np.zeros(len(labels), dtype=np.int8)
     owed = np.zeros((len(parts), len(ratios)))
@@ -43,9 +44,15 @@ def draw_at_ratios(
 
 
 def holder_groups(parts: list[np.ndarray], num_nodes: int) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """The nodes that the same clients hold, with those clients: most holders first, then in the order of the clients.
+    """Group the nodes by the set of clients that hold them.
 
-    Every client has a group of its own, the last ones, even where that is empty.
+    Args:
+        parts: global node ids of each client, int64.
+        num_nodes: of the graph.
+
+    Returns:
+        Pairs of clients and node ids: first the shared nodes, most clients first, then in the order of the clients;
+        last the nodes of one client each, with one group per client, even an empty one.
     """
     times = np.bincount(np.concatenate([*parts, np.zeros(0, dtype=np.int64)]), minlength=num_nodes)
     holders: dict[int, list[int]] = {}
@@ -63,16 +70,18 @@ def holder_groups(parts: list[np.ndarray], num_nodes: int) -> list[tuple[tuple[i
 def draw_roles(
     labels: np.ndarray, numbers: Sequence[int], stream: np.random.Generator, *, one_each: bool = True
 ) -> np.ndarray:
-    """Splits the labelled nodes of one client, or of a group that several share, stratified by class.
+    """Split the labelled nodes of one client, or of a group that several clients share, stratified by class.
 
-    The training nodes are shared among classes: with `one_each` every class present gets one as long as there are any,
-    rarest class first; the others follow the class sizes by largest remainder. Validation nodes are shared likewise,
-    without the minimum, over what is left of each class; the rest is tested. The stream breaks ties and draws the nodes
-    inside a class.
+    Training nodes are distributed among the classes. With `one_each`, every class present gets one, rarest class first,
+    as long as there are any. The others follow the class sizes by largest remainder. Validation nodes are distributed
+    in the same way, without the minimum, over the remaining nodes of each class. The rest is tested. The stream breaks
+    ties and draws the nodes inside a class.
 
     Args:
-        labels: [nodes], -1 = none.
-        numbers: of train, val and test nodes; they sum to the labelled ones.
+        labels: [nodes] int64, -1 for a node without a label.
+        numbers: of train, val and test nodes; they sum to the number of labelled nodes.
+        stream: draws two permutations.
+        one_each: whether every class gets a training node if possible.
 
     Returns:
         [nodes] int8 roles.
@@ -92,9 +101,15 @@ def draw_roles(
 
 
 def shuffle_roles(labels: np.ndarray, numbers: Sequence[int], stream: np.random.Generator) -> np.ndarray:
-    """Splits the labelled nodes at random, whatever their classes, as the public codes do.
+    """Split the labelled nodes at random, without regard to their classes, as the public codes do.
 
-    Arguments and result as `draw_roles`.
+    Args:
+        labels: [nodes] int64, -1 for a node without a label.
+        numbers: of train, val and test nodes; they sum to the number of labelled nodes.
+        stream: draws one permutation.
+
+    Returns:
+        [nodes] int8 roles.
     """
     role = np.zeros(len(labels), dtype=np.int8)
     role[stream.permutation(np.flatnonzero(labels >= 0))] = np.repeat([TRAIN, VAL, TEST], numbers)
@@ -102,13 +117,31 @@ def shuffle_roles(labels: np.ndarray, numbers: Sequence[int], stream: np.random.
 
 
 def largest_remainder(ratios: Sequence[float], total: int) -> list[int]:
-    """Whole numbers near ratios x total that sum to total (see `rounded`); public codes round train and val down."""
+    """Round ratios x total to integers by largest remainder, see `rounded`; public codes round train and val down.
+
+    Args:
+        ratios: they sum to 1.
+        total: the sum of the result.
+
+    Returns:
+        One integer for each ratio.
+    """
     return rounded([ratio * total for ratio in ratios], total)
 
 
 def rounded(exact: Sequence[float] | np.ndarray, total: int) -> list[int]:
-    """Whole numbers near `exact`, which sums to `total`, that sum to it too; what rounding leaves goes to the largest
-    fractions, the first of equal ones first. Negative ones count as zero, and the others give way in proportion."""
+    """Round numbers to integers with the same sum, by largest remainder.
+
+    Of equal fractions the first is rounded up first. Negative numbers are set to 0, and the others reduced in
+    proportion.
+
+    Args:
+        exact: real numbers that sum to `total`.
+        total: the sum of the result.
+
+    Returns:
+        One integer for each number.
+    """
     due = np.asarray(exact, dtype=np.float64)
     if (due < 0).any():
         due = due.clip(0) * (total / due.clip(0).sum() if total else 0.0)
@@ -121,17 +154,17 @@ def rounded(exact: Sequence[float] | np.ndarray, total: int) -> list[int]:
 
 
 def apportion(counts: np.ndarray, total: int, ties: np.ndarray, one_each: bool = False) -> np.ndarray:
-    """Shares `total` seats among classes by size, largest remainder first, at most `counts` each.
+    """Distribute `total` seats among classes in proportion to their sizes, by largest remainder.
 
     Args:
-        counts: [classes] nodes available.
-        total: at most their sum.
-        ties: [classes] distinct numbers; of equal classes the lower one is served first.
-        one_each: every class with a node gets a seat, rarest first, as far as seats go; the classes furthest above
-            their share pay for it.
+        counts: [classes] int64, nodes available; no class gets more seats.
+        total: number of seats, at most the sum of `counts`.
+        ties: [classes] distinct integers; of equal classes the one with the lower number is served first.
+        one_each: whether every class with a node gets at least one seat, rarest class first, as long as there are
+            seats; the classes furthest above their share give up seats for it.
 
     Returns:
-        [classes] int64.
+        [classes] int64 seats.
     """
     least = np.zeros(len(counts), dtype=np.int64)
     if one_each:

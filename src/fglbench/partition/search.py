@@ -1,4 +1,7 @@
-"""The searches that run in a child process. Only what a search needs is imported: the child starts for every seed."""
+"""Searches for communities and balanced parts, which run in a child process.
+
+Each function imports only the library that it needs, because a child starts for every seed.
+"""
 
 import random
 
@@ -6,17 +9,18 @@ import numpy as np
 
 
 def louvain_communities(edges: np.ndarray, nodes: int, algorithm: str, resolution: float, seed: int) -> np.ndarray:
-    """Louvain communities of an undirected graph, computed in this process.
+    """Find Louvain communities of an undirected graph, in this process.
 
     Args:
-        edges: [2, num_edges] each edge once, sorted.
+        edges: [2, num_edges] int64, each edge once, sorted.
         nodes: number of nodes.
         algorithm: "python-louvain", "igraph" (its multilevel Louvain) or "igraph-leiden" (two iterations).
-        resolution: weight of the expected edges in the modularity; 1 for python-louvain, which misreads others.
+        resolution: weight of the expected edges in the modularity; 1 for python-louvain, which treats other values
+            wrongly.
         seed: of the order in which nodes are visited.
 
     Returns:
-        [nodes] int64 community of each node.
+        [nodes] int64, the community of each node.
     """
     if algorithm != "python-louvain":
         import igraph
@@ -39,17 +43,17 @@ def louvain_communities(edges: np.ndarray, nodes: int, algorithm: str, resolutio
 
 
 def metis_membership(starts: np.ndarray, adjacent: np.ndarray, clients: int, recursive: bool, seed: int) -> np.ndarray:
-    """The part that METIS gives each node, computed in this process.
+    """Partition a graph with METIS, in this process.
 
     Args:
-        starts: [nodes + 1] first neighbour of each node.
-        adjacent: the neighbours, symmetric: METIS crashes otherwise.
+        starts: [nodes + 1] integer, position of the first neighbour of each node in `adjacent`.
+        adjacent: [entries] integer, the neighbours; METIS crashes if they are not symmetric.
         clients: number of parts.
-        recursive: recursive bisection instead of the k-way algorithm.
+        recursive: whether to use recursive bisection instead of the k-way algorithm.
         seed: of METIS.
 
     Returns:
-        [nodes] int64; some parts may have no node.
+        [nodes] int64, the part of each node; a part may have no node.
     """
     import pymetis
 

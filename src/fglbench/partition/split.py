@@ -1,7 +1,7 @@
-"""Roles of nodes: which ones a client trains on, which ones select the round, which ones are tested.
+"""Roles of nodes: training nodes, validation nodes, which select the round, and test nodes.
 
-A role is fixed once per node of the whole graph, before nodes are handed to clients, so that no client trains on what
-another one tests, even where clients share nodes.
+A role is fixed once for each node of the whole graph, before clients get their nodes. So no client trains on a node
+that another client tests, even if clients share nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
 
 Counts: TypeAlias = Mapping[str, np.ndarray]
-"""Of train, val and test [C] int64 the targets of each client."""
+"""For each of train, val and test: [C] int64, the number of targets of each client."""
 
 
 class SplitSettings(Section):
@@ -70,9 +70,13 @@ class SplitSettings(Section):
         return self
 
     def spec(self) -> dict[str, Any]:
-        """The settings that decide the roles, as identities hold them.
+        """Return the settings that decide the roles, as cell identities contain them.
 
-        Older identities do not know `stratify` and do know the ratios of kind public; both stay as they were.
+        Identities of older versions do not contain `stratify`, and contain the ratios for kind public. Both rules stay,
+        so that those identities remain valid.
+
+        Returns:
+            The settings by name, without those that are None or that the kind does not read.
         """
         ratios = {"train", "val", "test"}
         unread = {
@@ -87,7 +91,7 @@ class SplitSettings(Section):
 
 
 OF_ANY_TASK = ("held_out", "empty")
-"""The settings that a task with roles of its own reads too."""
+"""The settings that also apply to tasks that draw their own roles."""
 
 PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
 """The settings of kind per_class, with the values of the public split of Cora (Yang et al., ICML 2016)."""
@@ -102,26 +106,28 @@ def assign_roles(
     scheme: str,
     masks: Mapping[str, np.ndarray],
 ) -> list[np.ndarray]:
-    """The role of every node of every client; a node has the same one in all clients that hold it.
+    """Assign a role to every node of every client; a node has the same role at all clients that hold it.
 
-    With `ratios`, each client's labelled nodes are split on their own: where nodes have owners those that it owns,
-    else see `draw_at_ratios` of nodes that several clients hold. With `per_class`, the whole graph is split once (see
-    `draw_per_class`), alike for all schemes and client counts. Clients that are held out have test nodes alone: all
-    labelled ones with `ratios`, else those that the split tests.
+    With `ratios`, the labelled nodes of each client are split separately: those that it owns if nodes have owners;
+    otherwise `draw_at_ratios` also splits the nodes that several clients hold. With `per_class`, the whole graph is
+    split once (see `draw_per_class`), in the same way for all schemes and numbers of clients. Held-out clients have
+    test nodes only: all labelled nodes with `ratios`, the test nodes of the split with other kinds.
 
     Args:
-        labels: [num_nodes] int64, -1 = no label; such nodes have no role.
-        assignment: which nodes each client holds.
-        settings: kind, ratios and policy.
+        labels: [num_nodes] int64; -1: the node has no label and gets no role.
+        assignment: the nodes that each client holds.
+        settings: kind, ratios and numbers.
         seed: the cell's seed.
-        dataset, scheme: parts of the name of the random stream, and of messages.
-        masks: the dataset's official masks, for `public`.
+        dataset: its name, part of the name of the random stream and of messages.
+        scheme: its name, part of the name of the random stream and of messages.
+        masks: the dataset's official masks by name, each [num_nodes] bool, for `public`.
 
     Returns:
-        one int8 array per client, aligned with its part: 0 none, 1 train, 2 val, 3 test.
+        For each client an int8 array aligned with its part: 0 none, 1 train, 2 val, 3 test.
 
     Raises:
-        PartitionError: no masks, contradicting masks, no roles in the file, or fewer labelled nodes than asked for.
+        PartitionError: there are no masks, masks contradict each other, the file has no roles, or there are fewer
+            labelled nodes than requested.
     """
     parts = assignment.parts
     unseen = [parts[client] for client in assignment.held_out_clients]
@@ -150,15 +156,15 @@ def assign_roles(
 
 
 def refuse_empty(counts: Counts, held_out: Sequence[int], where: str) -> None:
-    """The policy `empty: error`.
+    """Raise an error if a client lacks a role, for the policy `empty: error`.
 
     Args:
-        counts: of each role the targets of each client.
-        held_out: clients that are tested alone.
-        where: for the message.
+        counts: number of targets of each client, by role.
+        held_out: clients that are tested only; they need no training and validation targets.
+        where: start of the message.
 
     Raises:
-        PartitionError: a client lacks a role; names it.
+        PartitionError: a client lacks a role; the message names it.
     """
     without = clients_without(counts)
     lacking = {
@@ -171,12 +177,30 @@ def refuse_empty(counts: Counts, held_out: Sequence[int], where: str) -> None:
 
 
 def held_out_nodes(num_nodes: int, fraction: float | None) -> int:
-    """How many nodes a fraction is: none without one, else at least one, and not all."""
+    """Return the number of nodes to hold out.
+
+    Args:
+        num_nodes: of the graph.
+        fraction: of all nodes; None: hold out none.
+
+    Returns:
+        0 without a fraction; otherwise the rounded number, at least 1 and at most num_nodes - 1.
+    """
     return 0 if fraction is None else min(max(1, round(fraction * num_nodes)), num_nodes - 1)
 
 
 def draw_held_out(num_nodes: int, fraction: float | None, seed: int, dataset: str) -> np.ndarray:
-    """The nodes that no client gets, ascending int64 ids: the same for every scheme and number of clients at a seed."""
+    """Draw the nodes that no client gets; they are the same for every scheme and number of clients at a seed.
+
+    Args:
+        num_nodes: of the graph.
+        fraction: of all nodes; None: hold out none.
+        seed: the cell's seed.
+        dataset: its name, part of the name of the random stream.
+
+    Returns:
+        Ascending int64 ids.
+    """
     count = held_out_nodes(num_nodes, fraction)
     if not count:
         return np.zeros(0, dtype=np.int64)
@@ -184,20 +208,38 @@ def draw_held_out(num_nodes: int, fraction: float | None, seed: int, dataset: st
 
 
 def counts_of(roles: Sequence[np.ndarray]) -> Counts:
-    """[C] int64 nodes of each role, from the roles of each client's nodes."""
+    """Count the nodes of each role at each client.
+
+    Args:
+        roles: for each client the int8 roles of its nodes.
+
+    Returns:
+        For each of train, val and test [C] int64.
+    """
     return {name: np.array([(own == code).sum() for own in roles], dtype=np.int64) for name, code in ROLES.items()}
 
 
 def clients_without(counts: Counts) -> dict[str, list[int]]:
-    """For each of train, val and test: the clients that have no such target."""
+    """List the clients without a target, for each role.
+
+    Args:
+        counts: number of targets of each client, by role.
+
+    Returns:
+        For each of train, val and test the ascending numbers of these clients.
+    """
     return {name: np.flatnonzero(of_clients == 0).tolist() for name, of_clients in counts.items()}
 
 
 def check_roles(nodes: np.ndarray, role: np.ndarray) -> None:
-    """Checks that no node has two roles in two clients.
+    """Check that a node has the same role at all clients that hold it.
+
+    Args:
+        nodes: [N] int64 global ids, client by client.
+        role: [N] int8.
 
     Raises:
-        PartitionError: one has; names it.
+        PartitionError: a node has two roles; the message names it.
     """
     seen = np.full(int(nodes.max(initial=-1)) + 1, NONE, dtype=role.dtype)
     seen[nodes] = role
@@ -210,24 +252,25 @@ def check_roles(nodes: np.ndarray, role: np.ndarray) -> None:
 def draw_per_class(
     labels: np.ndarray, settings: SplitSettings, stream: np.random.Generator, dataset: str
 ) -> np.ndarray:
-    """Splits a whole graph: so many training nodes of each class, then validation and test nodes of any class.
+    """Split a whole graph into training nodes of each class, and validation and test nodes of any class.
 
     Args:
-        labels: [num_nodes], -1 = none.
-        settings: `train_per_class`, `val_nodes`, `test_nodes`.
+        labels: [num_nodes] int64, -1 for a node without a label.
+        settings: `train_per_class`, `val_nodes` and `test_nodes` are read.
+        stream: draws one permutation of the labelled nodes.
         dataset: for messages.
 
     Returns:
-        [num_nodes] int8 roles; nodes beyond the numbers have none.
+        [num_nodes] int8 roles; 0 for nodes beyond the requested numbers.
 
     Raises:
-        PartitionError: validation and test ask for more nodes than training leaves, or training leaves none to test.
+        PartitionError: validation and test request more nodes than training leaves, or training leaves none to test.
     """
     assert settings.train_per_class is not None and settings.val_nodes is not None
     role = np.zeros(len(labels), dtype=np.int8)
     shuffled = stream.permutation(np.flatnonzero(labels >= 0))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]  # class by class, random inside a class
-    first = np.searchsorted(labels[by_class], labels[by_class])  # where the class of each node begins
+    first = np.searchsorted(labels[by_class], labels[by_class])  # position at which the class of each node begins
     role[by_class[np.arange(len(by_class)) - first < settings.train_per_class]] = TRAIN
     left = shuffled[role[shuffled] == NONE]
     tested = len(left) - settings.val_nodes if settings.test_nodes is None else settings.test_nodes

@@ -1,4 +1,4 @@
-"""What a file says of a partition, and whether it agrees with itself."""
+"""Content of a partition file, and the check of its consistency."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ import numpy as np
 from fglbench.errors import PartitionError
 
 ROLE_NAMES = ("none", "train", "val", "test")
-"""Of the codes 0 to 3; csv leaves the first one empty."""
+"""The names of the codes 0 to 3; a .csv file has an empty field instead of "none"."""
 HELD_OUT = "held_out"
 
 
 @dataclass(frozen=True)
 class StoredPartition:
-    """What a file says of a partition; C clients with N rows.
+    """Content of a partition file, with N rows for C clients.
 
     Attributes:
         nodes: [N] int64 global ids, client by client, ascending inside a client.
         ptr: [C + 1] int64; client c holds rows ptr[c] to ptr[c + 1] - 1.
         role: [N] int8: 0 none, 1 train, 2 val, 3 test; None: the file has no roles.
-        copy: [N] bool: nodes that another client owns; None: the file does not speak of owners.
+        copy: [N] bool, nodes that another client owns; None: the file defines no owners.
         held_out: ascending int64 ids of the nodes that no client gets, for the global test.
-        held_out_clients: ascending numbers of the clients that are tested, but neither train nor select.
+        held_out_clients: ascending numbers of the clients that are tested but do not train and do not select rounds.
     """
 
     nodes: np.ndarray
@@ -35,17 +35,28 @@ class StoredPartition:
 
     @property
     def clients(self) -> int:
+        """The number of clients C."""
         return len(self.ptr) - 1
 
     @property
     def highest(self) -> int:
-        """The highest node id of all."""
+        """The highest node id in the file."""
         return int(max(self.nodes.max(), self.held_out.max(initial=0)))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a file in its own order; `place` says where one stands."""
+    """The rows of a partition file, in the order of the file.
+
+    Attributes:
+        client: [N] int64 client of each row.
+        node: [N] int64 global node id.
+        role: [N] integer, 0 to 3; None: the file has no roles.
+        copy: [N] bool, nodes that another client owns; None: the file defines no owners.
+        held_out: int64 ids of the nodes that no client gets.
+        held_out_clients: numbers of the clients that are only tested.
+        place: returns the place of a row in the file, such as "line 7", for messages.
+    """
 
     client: np.ndarray
     node: np.ndarray
@@ -57,10 +68,17 @@ class Rows:
 
 
 def checked(rows: Rows, path: Path) -> StoredPartition:
-    """The partition of the rows of a file.
+    """Check the rows of a file and sort them.
+
+    Args:
+        rows: of the file.
+        path: of the file, for messages.
+
+    Returns:
+        The partition, sorted by client and node.
 
     Raises:
-        PartitionError: they contradict themselves; names the file and the place.
+        PartitionError: the rows are inconsistent; the message names the file and the place.
     """
     client, node = rows.client, rows.node
 

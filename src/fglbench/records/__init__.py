@@ -1,1 +1,1 @@
-"""The files that one stage writes and another reads."""
+"""Files that one stage writes and another stage reads."""

@@ -1,7 +1,8 @@
-"""Archives: the records of a study's finished cells without their runs, small enough to come with the suite.
+"""Archives: the records of a study's finished cells without their runs, small enough to be distributed with fglbench.
 
-An archive is a folder with the study's collected records and `cells.json`, the ids of the cells in it. An id covers
-everything that decides a cell's numbers, so any study may reuse a cell's records from here instead of running it again.
+An archive is a folder with the study's collected records and `cells.json`, the ids of its cells. An id covers
+everything that determines the numbers of a cell. So any study may reuse the archived records of a cell instead of
+running it again.
 """
 
 from collections.abc import Iterable
@@ -20,16 +21,23 @@ if TYPE_CHECKING:
 
 INDEX = "cells.json"
 _RECORDS = (*(f"{name}.parquet" for name in FRAMES), "study.json")
-_SETTLED = ("ok", "diverged", "not_applicable")  # what would come out again; a failure is worth another try
+_SETTLED = ("ok", "diverged", "not_applicable")  # outcomes that a new run would repeat; failures are not final
 
 
 def archived_cells(folder: Path | None) -> dict[str, Path]:
-    """The archive of every cell id, of all archives in a folder; empty where there is none.
+    """Find the archived cells in a folder of archives.
 
-    A cell's id covers its training; records whose scores are of another version of the evaluation are left out.
+    Records whose scores were made by another version of the evaluation are left out, because a cell's id covers only
+    its training.
+
+    Args:
+        folder: with one subfolder per archive; None: there are no archives.
+
+    Returns:
+        The folder of the archive by cell id; the last archive in alphabetical order if several have a cell.
 
     Raises:
-        StorageError: an index, or what an archive says of itself, cannot be read.
+        StorageError: `cells.json` or `study.json` of an archive is missing or unreadable.
     """
     found = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
     known = [path for path in found if read_json(path / "study.json").get("evaluate_version", 1) == EVALUATE_VERSION]
@@ -37,22 +45,29 @@ def archived_cells(folder: Path | None) -> dict[str, Path]:
 
 
 def archived_files(folder: Path) -> list[Path]:
-    """The files that an archive's numbers are in."""
+    """List the files of an archive that contain its numbers.
+
+    Args:
+        folder: of the archive.
+
+    Returns:
+        Paths of the Parquet files and of `study.json`, if they exist.
+    """
     return [folder / name for name in _RECORDS if (folder / name).exists()]
 
 
 def archive(records: Path, folder: Path) -> list[str]:
-    """Archives the collected records of a study.
+    """Archive the collected records of a study.
 
     Args:
         records: `results/studies/<study>`.
-        folder: of the archive; replaced as a whole.
+        folder: of the archive; it is replaced as a whole.
 
     Returns:
-        The ids of the archived cells: those that ended well, diverged, or are not applicable.
+        The sorted ids of the archived cells: those with the outcome ok, diverged or not_applicable.
 
     Raises:
-        StorageError: a record is missing or unreadable, or no cell is worth archiving.
+        StorageError: a record is missing or unreadable, or there is no such cell.
     """
     study = read_study(records)
     settled = study.runs[study.runs["outcome"].isin(_SETTLED)]
@@ -75,9 +90,12 @@ class Archive:
     """The archived records of some cells.
 
     Attributes:
-        runs, curves, mixing: by cell id, its rows.
-        partitions, drawings: by split folder, its rows.
-        studies: what the archives say of themselves.
+        runs: rows by cell id.
+        curves: rows by cell id.
+        partitions: rows by split folder.
+        studies: content of `study.json` of each archive.
+        mixing: rows by cell id.
+        drawings: rows by split folder.
     """
 
     runs: "dict[str, pd.DataFrame]" = field(default_factory=dict)
@@ -88,7 +106,15 @@ class Archive:
     drawings: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
     def mixing_at(self, cell: str, reading: str) -> "list[pd.DataFrame]":
-        """The weights of a cell; none where the archived ones are of another round than a reading's."""
+        """Return the mixing weights of a cell in the round of a reading.
+
+        Args:
+            cell: the cell's id.
+            reading: "val" or "last"; others have no archived weights.
+
+        Returns:
+            One frame with a row per client; empty if the archived weights are of another round or there are none.
+        """
         if cell not in self.mixing:
             return []
         runs, curve = self.runs[cell], self.curves[cell]
@@ -97,7 +123,13 @@ class Archive:
 
 
 def load_archives(folders: Iterable[Path]) -> Archive:
-    """Reads archives; a cell that several have is taken from the last.
+    """Load archives; if several contain a cell, the last one is used.
+
+    Args:
+        folders: of the archives.
+
+    Returns:
+        Their records, merged.
 
     Raises:
         StorageError: a record is missing or unreadable.
@@ -119,13 +151,13 @@ def load_archives(folders: Iterable[Path]) -> Archive:
 
 
 def _full_names(devices: "pd.Series[str]", known: list[str]) -> "pd.Series[str]":
-    """Older records name a device's type alone; where the study had one of that type, it is meant."""
+    """Replace device types of older records by the study's device of that type, if there is exactly one."""
     of_type = {kind: [name for name in known if name.split(":")[0] == kind] for kind in devices.unique()}
     return devices.map(lambda kind: of_type[kind][0] if len(of_type[kind]) == 1 else kind)
 
 
 def _first_placement(frame: "pd.DataFrame", key: str) -> "dict[str, pd.DataFrame]":
-    """The rows of every key, from the first place that shows it: a centralised cell is in several columns."""
+    """Return the rows of every key in its first placement; a centralised cell has placements in several columns."""
     if key not in frame:
         return {}
     place = ["dataset", "scheme", "clients", *(name for name in ("method", "backbone", "label") if name in frame)]

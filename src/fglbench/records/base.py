@@ -1,4 +1,4 @@
-"""What the records in JSON have in common: a typed model that reads, checks and writes one file of a folder."""
+"""Base class of records in JSON: a typed model that reads, checks and writes one file of a folder."""
 
 from pathlib import Path
 from typing import ClassVar, Self
@@ -11,10 +11,10 @@ from fglbench.storage import MAKE_AGAIN, read_json, write_json
 
 
 class Record(BaseModel):
-    """A file of JSON; keys that are not fields are left out when it is read, so that newer files can be read too.
+    """A JSON file with typed fields; unknown keys are ignored, so that files of newer versions can be read.
 
     Attributes:
-        NAME: of the file.
+        NAME: the file name.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -22,10 +22,17 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The record in a folder.
+        """Read the record in a folder.
+
+        Args:
+            folder: that contains the file `NAME`.
+
+        Returns:
+            The record.
 
         Raises:
-            StorageError: it is missing, unreadable, of another form, or not what the list of its job says.
+            StorageError: the file is missing or unreadable, does not match the list of its job, or has a missing or
+                invalid field.
         """
         path = folder / cls.NAME
         try:
@@ -37,6 +44,10 @@ class Record(BaseModel):
             raise StorageError(f"{path}: {key}: {first['msg']}. {MAKE_AGAIN}") from error
 
     def write(self, folder: Path) -> None:
-        """Writes the fields that were set, into a folder."""
+        """Write the fields that were set to the file `NAME`.
+
+        Args:
+            folder: in which the file is written.
+        """
         values = self.model_dump(mode="json")
         write_json(folder / self.NAME, {name: values[name] for name in self.model_fields_set})

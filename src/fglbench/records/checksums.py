@@ -1,8 +1,8 @@
-"""Stored files against the checksums that records name, compared where a file is read.
+"""Checks of stored files against the checksums in records, made when a file is read.
 
-A graph is named by its data card, a split by its own card, the files of a run by its record, what a job made of several
-seeds by the lists `seeds-<range>.json` beside their folders, and what is made of a whole study by
-`checksums/<stage>/<study>.json`.
+The checksum of a graph is in its data card, that of a split in its partition card, and those of a run's files in its
+record. Jobs that make several seeds write lists `seeds-<range>.json` beside the folders of the seeds. The files of
+whole studies are listed in `checksums/<stage>/<study>.json`.
 """
 
 from collections.abc import Callable
@@ -12,23 +12,25 @@ from fglbench.errors import StorageError
 from fglbench.storage import MAKE_AGAIN, hash_file, read_json
 
 CHECKSUMS = "checksums"
-"""The folder of what the stages made of whole studies, `<stage>/<study>.json`."""
+"""The folder with the checksums of files of whole studies, `<stage>/<study>.json`."""
 
 _digests: dict[tuple[object, ...], str] = {}
 _lists: dict[tuple[object, ...], dict[str, str]] = {}
 
 
 def check_file(path: Path, expected: str | set[str], record: Path, digest: Callable[[Path], str] = hash_file) -> None:
-    """Compares a file with what a record says of it; the file is read once per process while it stays as it is.
+    """Compare a file with its checksum in a record.
+
+    A process reads each file only once, as long as the file does not change.
 
     Args:
-        path: the file.
-        expected: its checksum, or several where older lists still name an earlier one.
-        record: the file that names the checksum, for the message.
-        digest: how the checksum is made.
+        path: of the file.
+        expected: the checksum; several if older lists still contain an earlier one.
+        record: the file that contains the checksum, for the message.
+        digest: computes the checksum of a file.
 
     Raises:
-        StorageError: the file is missing, or is not what the record says.
+        StorageError: the file is missing or unreadable, or its checksum differs.
     """
     try:
         state = (digest, *_state(path))
@@ -45,9 +47,15 @@ def check_file(path: Path, expected: str | set[str], record: Path, digest: Calla
 
 
 def check_listed(path: Path) -> None:
-    """Compares a file of a seed, `.../seed<k>/<name>`, with the lists of the jobs that made that seed.
+    """Compare a file of a seed with the lists of the jobs that made the seed.
 
-    `fglbench train` writes no list, so a file that none names is taken as it is. Errors as `check_file`.
+    `fglbench train` writes no list, so a file that is in no list passes the check.
+
+    Args:
+        path: `.../seed<k>/<name>`.
+
+    Raises:
+        StorageError: as `check_file`, or a list is unreadable.
     """
     lists = sorted(path.parents[1].glob("seeds-*.json"))
     name = f"{path.parent.name}/{path.name}"
@@ -57,9 +65,13 @@ def check_listed(path: Path) -> None:
 
 
 def check_made(path: Path) -> None:
-    """Compares a file of a study, `<results>/<stage>/<study>/<name>`, with the list of its stage, where there is one.
+    """Compare a file of a study with the list of its stage, if there is one.
 
-    Errors as `check_file`.
+    Args:
+        path: `<results>/<stage>/<study>/<name>`.
+
+    Raises:
+        StorageError: as `check_file`, or the list is unreadable.
     """
     path = path.absolute()
     results, stage, study = path.parents[2], path.parents[1].name, path.parent.name
@@ -70,7 +82,7 @@ def check_made(path: Path) -> None:
 
 
 def _listed(path: Path) -> dict[str, str]:
-    """The files that a list names, with their checksums."""
+    """Read the checksums in a list, by file name."""
     state = _state(path)
     if state not in _lists:
         found = read_json(path)
@@ -80,6 +92,6 @@ def _listed(path: Path) -> dict[str, str]:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """What changes where a file is written anew."""
+    """Return values that change when a file is written again."""
     found = path.stat()
     return (str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

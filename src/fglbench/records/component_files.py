@@ -1,6 +1,6 @@
-"""Users' component files that changed while their VERSION did not: records keep the hash of each file's content.
+"""Changes of users' component files without a new VERSION, found by the hashes of the files that records contain.
 
-What comes with the suite has no hash here: its VERSION speaks for it, and a golden test for the VERSION.
+Built-in components have no hash here: their VERSION identifies them, and a golden test checks it.
 """
 
 from collections.abc import Mapping
@@ -10,23 +10,34 @@ from fglbench import registry
 from fglbench.storage import hash_file
 
 KEY = "component_files"
-"""In a record: from "<kind> <name>" to the SHA-256 of the file. Records of older versions do not have it."""
+"""The key of the hashes in a record: from "<kind> <name>" to SHA-256. Records of older versions lack it."""
 
 Trust = Literal["again", "warn"]
-"""What a changed file means for what was made with the other one: it is made again, or kept with a warning."""
+"""How to treat results of a changed component file: make them again, or keep them with a warning."""
 
 
 def own_file(kind: str, name: str) -> dict[str, str]:
-    """The hash of a user's component file; empty for a component that comes with the suite."""
+    """Compute the hash of a user's component file.
+
+    Args:
+        kind: a key of `registry.KINDS`.
+        name: of the component.
+
+    Returns:
+        The SHA-256 under the key "<kind> <name>"; empty for a built-in component.
+    """
     path = registry.own_path(kind, name)
     return {f"{kind} {name}": hash_file(path)} if path else {}
 
 
 def own_files(specs: Mapping[str, Any]) -> dict[str, str]:
-    """The hashes of all files of users that a cell uses.
+    """Compute the hashes of all users' component files that a cell uses.
 
     Args:
         specs: see `stages.train.train`.
+
+    Returns:
+        The SHA-256 by "<kind> <name>"; empty if all components are built in.
     """
     method = specs["method"]
     used = [
@@ -42,11 +53,14 @@ def own_files(specs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changes(recorded: Mapping[str, str] | None, files: Mapping[str, str]) -> list[str]:
-    """A line for each file that is another one than a record was made with; none where the record does not say.
+    """Compare users' component files with the hashes in a record.
 
     Args:
-        recorded: the hashes that a stage stored with its results.
-        files: the hashes now.
+        recorded: the hashes in the record of a stage; None: the record has none.
+        files: the current hashes.
+
+    Returns:
+        One sentence for each changed file; empty if the record has no hashes.
     """
     if recorded is None:
         return []

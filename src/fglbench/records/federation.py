@@ -1,4 +1,7 @@
-"""The client graphs of one seed: `federation.npz`, which holds its own checksum and those of what it was made from."""
+"""The client graphs of one seed: `federation.npz`.
+
+The file contains its own checksum, and those of the split and the graph that it was made from.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +16,17 @@ from fglbench.storage import hash_arrays, hash_npz, read_npz, write_npz
 
 FILE = "federation.npz"
 CONTENT = "content"
-"""The array with the checksum of all others."""
+"""The name of the array with the checksum of all other arrays."""
 
 
 def save_federation(folder: Path, arrays: Mapping[str, np.ndarray], split_folder: Path, graph_folder: Path) -> None:
-    """Writes the file of one seed.
+    """Write the client graphs of one seed.
 
     Args:
-        folder: of the seed.
+        folder: of the seed, in the results of preprocess.
         arrays: the client graphs.
-        split_folder, graph_folder: what they were made from.
+        split_folder: of the split that they were made from.
+        graph_folder: of the graph that they were made from.
     """
     made_from = {"split": _as_bytes(split_checksum(split_folder))}
     if graph := graph_checksum(graph_folder):
@@ -32,7 +36,13 @@ def save_federation(folder: Path, arrays: Mapping[str, np.ndarray], split_folder
 
 
 def read_federation(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of one seed.
+    """Load the client graphs of one seed, after a check of the checksum.
+
+    Args:
+        folder: of the seed, in the results of preprocess.
+
+    Returns:
+        The arrays by name, with the checksums.
 
     Raises:
         StorageError: the file is missing, damaged or altered.
@@ -42,8 +52,12 @@ def read_federation(folder: Path) -> dict[str, np.ndarray]:
 
 
 def check_federation(folder: Path) -> None:
-    """Compares the file with the checksum that it holds itself; files of older versions, which hold none, with lists
-    of jobs.
+    """Compare the file with the checksum that it contains.
+
+    Files of older versions contain none; they are compared with the lists of their jobs.
+
+    Args:
+        folder: of the seed, in the results of preprocess.
 
     Raises:
         StorageError: the file is missing, damaged or altered.
@@ -60,7 +74,14 @@ def _content_hash(path: Path) -> str:
 
 
 def is_unharmed(folder: Path) -> bool:
-    """Whether `check_federation` has nothing to say."""
+    """Return whether `check_federation` finds no problem.
+
+    Args:
+        folder: of the seed, in the results of preprocess.
+
+    Returns:
+        False for a missing, damaged or altered file.
+    """
     try:
         check_federation(folder)
     except StorageError:
@@ -69,8 +90,17 @@ def is_unharmed(folder: Path) -> bool:
 
 
 def is_current(folder: Path, split_folder: Path, graph_folder: Path) -> bool:
-    """Whether the file of a seed is there, unharmed, and made from this split and this graph."""
-    graph = _checksum(folder, "graph")  # files of older versions do not say
+    """Return whether the file of a seed exists, is undamaged, and was made from the current split and graph.
+
+    Args:
+        folder: of the seed, in the results of preprocess.
+        split_folder: of the seed's split.
+        graph_folder: of the dataset's graph.
+
+    Returns:
+        False if preprocessing must run again.
+    """
+    graph = _checksum(folder, "graph")  # None: a file of an older version, which does not contain it
     return (
         split_of(folder) == split_checksum(split_folder)
         and graph in (None, graph_checksum(graph_folder))
@@ -79,7 +109,14 @@ def is_current(folder: Path, split_folder: Path, graph_folder: Path) -> bool:
 
 
 def split_of(folder: Path) -> str | None:
-    """The checksum of the split that the file was made from; None where there is no such file."""
+    """Return the checksum of the split that the file was made from.
+
+    Args:
+        folder: of the seed, in the results of preprocess.
+
+    Returns:
+        64 hexadecimal digits (SHA-256); None if there is no such file.
+    """
     return _checksum(folder, "split")
 
 

@@ -14,22 +14,31 @@ ARRAYS, CARD = "graph.npz", "graph.json"
 
 
 def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
-    """Writes `graph.npz`, then `graph.json` (the data card with `classes`, `cleaning` and the checksum `sha256`): the
-    card is the mark of completeness."""
+    """Write `graph.npz`, then `graph.json`, which marks the graph as complete.
+
+    Args:
+        graph: a canonical graph.
+        folder: of the dataset.
+        card: the data card; `classes`, `cleaning` and the checksum `sha256` are added.
+    """
     write_npz(folder / ARRAYS, graph_arrays(graph))
     own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / ARRAYS)}
     write_json(folder / CARD, {**card, **own})
 
 
 def load_graph(folder: Path, features: bool = True) -> Graph:
-    """Reads what `save_graph` wrote.
+    """Load a graph that `save_graph` wrote.
 
     Args:
         folder: of the dataset.
-        features: without them the graph has zero columns of features; most of the file is then not read.
+        features: whether to read the features; otherwise the graph has zero columns of features, and most of the file
+            is not read.
+
+    Returns:
+        The graph.
 
     Raises:
-        StorageError: a file is missing, damaged, or not the one that the card describes.
+        StorageError: a file is missing or damaged, or does not match its checksum.
     """
     card = read_json(folder / CARD)
     skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
@@ -48,28 +57,62 @@ def load_graph(folder: Path, features: bool = True) -> Graph:
 
 
 def check_graph(folder: Path) -> None:
-    """Compares the graph of a dataset with its data card. Errors as `check_file`."""
+    """Compare the graph of a dataset with the checksum in its data card.
+
+    Args:
+        folder: of the dataset.
+
+    Raises:
+        StorageError: a file is missing or damaged, or does not match its checksum.
+    """
     archive, path = folder / ARRAYS, folder / CARD
     card = read_json(path)
     if "sha256" in card:
         check_file(archive, card["sha256"], path)
-    elif "content_hash" in card:  # cards of older versions name no other checksum
+    elif "content_hash" in card:  # the only checksum in cards of older versions
         check_file(archive, card["content_hash"], path, hash_npz)
 
 
 def read_features(folder: Path) -> np.ndarray | sp.csr_matrix:
-    """[num_nodes, num_features] float32, dense or CSR, alone. Errors as `load_graph`."""
+    """Load only the features of a graph.
+
+    Args:
+        folder: of the dataset.
+
+    Returns:
+        [num_nodes, num_features] float32, dense or CSR.
+
+    Raises:
+        StorageError: as `load_graph`.
+    """
     check_graph(folder)
     return features_from(read_npz(folder / ARRAYS))
 
 
 def read_labels(folder: Path) -> np.ndarray:
-    """[num_nodes] int64 alone. Errors as `load_graph`."""
+    """Load only the labels of a graph.
+
+    Args:
+        folder: of the dataset.
+
+    Returns:
+        [num_nodes] int64, -1 for a node without a label.
+
+    Raises:
+        StorageError: as `load_graph`.
+    """
     check_graph(folder)
     return read_npz(folder / ARRAYS, ["labels"])["labels"]
 
 
 def graph_checksum(folder: Path) -> str | None:
-    """SHA-256 of a graph's arrays, from its data card; None where a card of an older version has none."""
+    """Return the checksum of a graph, from its data card.
+
+    Args:
+        folder: of the dataset.
+
+    Returns:
+        64 hexadecimal digits (SHA-256 of `graph.npz`); None if the card is of an older version without it.
+    """
     found: str | None = read_json(folder / CARD).get("sha256")
     return found

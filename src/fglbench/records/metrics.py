@@ -1,4 +1,7 @@
-"""The scores of a trained seed: `metrics.json`. Equal predictions give equal bytes, for no time or version is in it."""
+"""Scores of a trained seed: `metrics.json`.
+
+The file contains no times and no versions, so equal predictions give equal bytes.
+"""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -10,20 +13,23 @@ from fglbench.records.run import Outcome
 
 METRICS = "metrics.json"
 EVALUATE_VERSION = 1
-"""Raised when scores change. No cell's identity depends on the evaluation, which is repeated without training: its rule
-and archives know its version."""
+"""Version of the evaluation, increased when scores change.
+
+It is not part of a cell's identity, because the evaluation can be repeated without training. The rule of the evaluation
+and the archives record it.
+"""
 
 Means: TypeAlias = dict[str, Any]
 """The entry of one metric, see `evaluation.metrics.scores`."""
 
 
 class Reading(BaseModel):
-    """The scores of one reading ("val", "last" or "test"), by split and metric.
+    """Scores of one reading ("val", "last" or "test"), by split and metric.
 
     Attributes:
-        round: that it reads, from 0.
+        round: the round of this reading, from 0.
         train, val, test: every client's model on its own targets.
-        global_test: every client's model on the same targets; None where the protocol has no such test.
+        global_test: every client's model on the same targets; None if the protocol has no such test.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -35,7 +41,11 @@ class Reading(BaseModel):
     global_test: dict[str, Means] | None = Field(None, exclude_if=lambda found: found is None)
 
     def splits(self) -> Iterator[tuple[str, dict[str, Means]]]:
-        """The splits that were scored, by name."""
+        """Iterate over the splits that were scored.
+
+        Yields:
+            Name and entries by metric, in alphabetical order of the names.
+        """
         for name in ("global_test", "test", "train", "val"):
             found = getattr(self, name)
             if found is not None:
@@ -43,13 +53,14 @@ class Reading(BaseModel):
 
 
 class Metrics(Record):
-    """The content of `metrics.json`.
+    """Content of `metrics.json`.
 
     Attributes:
-        cell: the cell's id; None where the seed could not be run.
+        cell: the cell's id; None if the seed could not be run.
         outcome: how the seed ended.
-        bytes_up, bytes_down: sent by all clients, and to them.
-        readings: empty unless the outcome is ok.
+        bytes_up: bytes that all clients sent.
+        bytes_down: bytes that all clients received.
+        readings: by name; empty unless the outcome is ok.
     """
 
     NAME = METRICS

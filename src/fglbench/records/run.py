@@ -1,4 +1,4 @@
-"""The record of a trained seed: `run.json`, with the checksums of all files beside it. No torch is needed."""
+"""The record of a trained seed: `run.json`, with the checksums of all files beside it; it is read without torch."""
 
 from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import version
@@ -14,7 +14,7 @@ from fglbench.storage import hash_file
 
 RECORD = "run.json"
 TRIED_AGAIN = ("failed", "oom", "timeout")
-"""The outcomes that count as unfinished: a job that runs again tries them again."""
+"""The outcomes that count as unfinished: a job that runs again retries them."""
 
 State = Literal["ok", "diverged", "oom", "timeout", "failed", "not_applicable", "not_run"]
 
@@ -23,9 +23,9 @@ class Outcome(BaseModel):
     """How a seed ended.
 
     Attributes:
-        state: "ok", or what else became of it.
-        round: the round in which it diverged, from 0.
-        reason: for people; None where it is ok.
+        state: "ok", or another value of `State`.
+        round: the round in which training diverged, from 0.
+        reason: explanation for the user; None if the state is ok.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,12 +36,13 @@ class Outcome(BaseModel):
 
 
 class Device(BaseModel):
-    """What a seed was trained on.
+    """The device that a seed was trained on.
 
     Attributes:
         type: "cpu" or "cuda".
-        name: of the processor or card.
-        card: the number of the card that the job claimed.
+        name: of the processor or GPU.
+        card: the value of `CUDA_VISIBLE_DEVICES`, such as the UUID of the claimed GPU; None on a CPU, or if it was not
+            set.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,13 +56,15 @@ class Device(BaseModel):
 
 
 class Machine(BaseModel):
-    """What a seed was trained with, as far as it came.
+    """What is known about the device and software that a seed was trained with; unknown values are None.
 
     Attributes:
-        device, threads, mode: see `stages.train.train`.
-        versions: of torch, which only the process that trains has imported.
-        chunk_clients: clients trained at once.
-        clients: of the federation; not part of the record.
+        device: the device.
+        threads: see `stages.train.train`.
+        mode: see `stages.train.train`.
+        versions: the version of torch, because only the process that trains has imported torch.
+        chunk_clients: number of clients trained at once.
+        clients: number of clients of the federation; not part of the record.
         component_files: hashes of the user's component files.
     """
 
@@ -77,25 +80,34 @@ class Machine(BaseModel):
 
 
 class RunRecord(Record):
-    """The content of `run.json`; keys that older records do not have are None, empty or zero.
+    """Content of `run.json`; keys that older records lack are None, empty or zero.
 
     Attributes:
-        cell, seed: the cell's id and the seed.
+        cell: the cell's id.
+        seed: the cell's seed.
         settings: the specifications of the cell by part.
-        outcome: how it ended.
-        rounds_run, client_rounds: scored rounds, and in how many of them each client trained.
+        outcome: how the seed ended.
+        rounds_run: number of scored rounds.
+        client_rounds: for each client the number of these rounds in which it trained.
         phases: name, rounds and costs of each phase.
-        selected_round: of the reading "val", from 0.
-        train_seconds, eval_seconds: of training alone, and of evaluation.
-        server_seconds: the server's part of training.
-        total_seconds: of everything.
-        peak_memory_mb: largest resident memory.
-        bytes_up, bytes_down: sent by all clients, and to them.
+        selected_round: the round of the reading "val", from 0.
+        train_seconds: time of training, without evaluation.
+        eval_seconds: time of evaluation.
+        server_seconds: the server's part of the training time.
+        total_seconds: time of everything.
+        peak_memory_mb: largest resident memory, in MiB.
+        bytes_up: bytes that all clients sent.
+        bytes_down: bytes that all clients received.
         privacy_budget: epsilon of uploads under local differential privacy.
-        host, cores, device, threads, mode, chunk_clients: where and how it was trained.
+        host: name of the machine.
+        cores: number of processor cores of the machine.
+        device: the device of training.
+        threads: see `stages.train.train`.
+        mode: see `stages.train.train`.
+        chunk_clients: number of clients trained at once.
         split: checksum of the split.
-        component_files: hashes of the user's component files; None where the record does not say.
-        versions: of everything that can move a number.
+        component_files: hashes of the user's component files; None: the record does not contain them.
+        versions: of all packages that can change a number.
         files: checksums of the files beside the record.
     """
 
@@ -129,7 +141,7 @@ class RunRecord(Record):
     files: dict[str, str] = Field(default_factory=dict)
 
     def __str__(self) -> str:
-        """One line for people: rounds count from 1."""
+        """Return the outcome in one line for the user; rounds count from 1."""
         outcome = self.outcome
         if outcome.state != "ok":
             at = "" if outcome.round is None else f" in round {outcome.round + 1}"
@@ -138,11 +150,14 @@ class RunRecord(Record):
         return f"ok, round {self.selected_round + 1} selected, trained in {self.train_seconds:.2f} s"
 
     def differences(self, mode: str, files: Mapping[str, str]) -> list[str]:
-        """What is another now than when the record was made, one line each: mode, torch, the user's component files.
+        """List what changed since the record was made: mode, version of torch, the user's component files.
 
         Args:
-            mode: "deterministic" or "fast", now.
-            files: hashes of the user's component files, now.
+            mode: the current mode, "deterministic" or "fast".
+            files: current hashes of the user's component files.
+
+        Returns:
+            One line per difference.
         """
         now = (mode, version("torch"))
         then = (self.mode or mode, self.versions.get("torch", now[1]))
@@ -158,17 +173,21 @@ def is_complete(
     files: Mapping[str, str] | None = None,
     tried_again: Collection[str] = TRIED_AGAIN,
 ) -> bool:
-    """Whether a run folder holds the finished record of this cell and every file that the record names, unaltered.
+    """Return whether a run folder contains the complete record of a cell, and all files of the record unaltered.
 
-    A run that failed with an error, ran out of memory or reached its time limit counts as unfinished: it is tried
-    again when its job runs again. Where the job runs only for what failed, the other two are finished.
+    A run that failed with an error, ran out of memory or reached its time limit counts as unfinished by default, so a
+    job that runs again retries it. A job that retries only failed runs passes a smaller `tried_again`; the other two
+    then count as finished.
 
     Args:
         folder: of the seed.
         cell: the cell's id.
-        split: checksum of the split that it must have been trained on.
-        files: hashes of the user's component files that it must have been trained with; None: any.
+        split: checksum of the split that the run must have used; None only matches a record without one.
+        files: hashes of the user's component files that the run must have used; None: any.
         tried_again: the outcomes that count as unfinished.
+
+    Returns:
+        False if the seed must be trained.
     """
     try:
         record = RunRecord.read(folder)
@@ -184,6 +203,14 @@ def is_complete(
 
 
 def failed_seeds(folder: Path, seeds: Iterable[int]) -> dict[str, str]:
-    """The seeds that failed with an error, as "seed <k>", with the reason."""
+    """Find the seeds that failed with an error.
+
+    Args:
+        folder: with one folder `seed<k>` for each seed.
+        seeds: to look at.
+
+    Returns:
+        The reason by "seed <k>".
+    """
     outcomes = {f"seed {seed}": RunRecord.read(folder / f"seed{seed}").outcome for seed in seeds}
     return {seed: outcome.reason or "" for seed, outcome in outcomes.items() if outcome.state == "failed"}

@@ -25,8 +25,8 @@ class Split:
         ptr: [C + 1] int64; client c holds positions ptr[c] to ptr[c + 1] - 1.
         role: [N] int8: 0 none, 1 train, 2 val, 3 test.
         held_out: ascending int64 global ids of the nodes that no client gets, for the global test.
-        copy: [N] bool: rows of nodes that another client owns; None where the scheme does not speak of owners.
-        pairs: what is scored where that is links; None: nodes are.
+        copy: [N] bool, rows of nodes that another client owns; None: the scheme defines no owners.
+        pairs: the scored pairs of nodes, if links are scored; None: nodes are scored.
     """
 
     nodes: np.ndarray
@@ -38,16 +38,17 @@ class Split:
 
     @property
     def clients(self) -> int:
+        """The number of clients C."""
         return len(self.ptr) - 1
 
 
 def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> None:
-    """Writes both files or neither.
+    """Write both files of a split, or none of them.
 
     Args:
         folder: of the seed.
-        arrays: `nodes`, `ptr` and `role`, and what else there is of `Split`, by name.
-        card: the partition card with the request that the split answers; the checksum `sha256` is added.
+        arrays: `nodes`, `ptr` and `role`, and the optional arrays of `Split` and `Pairs`, by name.
+        card: the partition card, with the request for this split; the checksum `sha256` is added.
     """
     with replacing_directory(folder) as temporary:
         write_npz(temporary / ARRAYS, arrays)
@@ -55,11 +56,17 @@ def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: Mapping[str
 
 
 def load_split(folder: Path) -> Split:
-    """Reads the split of one seed.
+    """Load the split of one seed.
+
+    Args:
+        folder: of the seed, in the results of the split stage.
+
+    Returns:
+        The checked split.
 
     Raises:
-        StorageError: a file is missing, damaged, or not the one that the card describes, or its content contradicts
-            itself (a client without nodes, ids out of order, a node with two roles).
+        StorageError: a file is missing or damaged, or does not match its checksum, or its content is inconsistent (a
+            client without nodes, ids out of order, a node with two roles).
     """
     check_split(folder)
     arrays = read_npz(folder / ARRAYS)
@@ -86,12 +93,26 @@ def load_split(folder: Path) -> Split:
 
 
 def check_split(folder: Path) -> None:
-    """Compares the split of a seed with its card, and the card with the lists of its jobs. Errors as `check_file`."""
+    """Compare the split of a seed with its card, and the card with the lists of its jobs.
+
+    Args:
+        folder: of the seed, in the results of the split stage.
+
+    Raises:
+        StorageError: a file is missing or damaged, or does not match its checksum.
+    """
     card = folder / CARD
     check_listed(card)
     check_file(folder / ARRAYS, read_json(card).get("sha256", "none"), card)
 
 
 def split_checksum(split_folder: Path) -> str:
-    """SHA-256 of a seed's split, from its card."""
+    """Return the checksum of a seed's split, from its card.
+
+    Args:
+        split_folder: of the seed, in the results of the split stage.
+
+    Returns:
+        64 hexadecimal digits (SHA-256 of `split.npz`).
+    """
     return read_json(split_folder / CARD)["sha256"]

@@ -1,4 +1,4 @@
-"""The collected records of a study: tidy frames in Parquet, and `study.json`, what the study asked for and ran on."""
+"""Collected records of a study: tidy Parquet frames, and `study.json` with the study's settings and hardware."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 STUDY = "study.json"
 FRAMES = ("runs", "curves", "partitions", "mixing", "drawings")
-"""The Parquet files of a study's records, beside its `study.json`."""
+"""The names of the Parquet files beside `study.json`, without suffix."""
 
 FIELDS = ("dataset", "scheme", "clients", "method", "backbone", "label")
 PROBLEM = ("dataset", "scheme", "clients")
@@ -27,14 +27,15 @@ def _nothing() -> "pd.DataFrame":
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study as the collect stage left it.
+    """The collected records of a study.
 
     Attributes:
-        settings: the content of `study.json`.
+        settings: content of `study.json`.
         runs: one row per (cell placement, split, reading, mean, metric).
-        curves: one row per (cell placement, round), with the score that selects of validation and test.
+        curves: one row per (cell placement, round), with the validation and test values of the score that selects
+            rounds.
         partitions: one row per (partition, seed, client).
-        mixing: one row per (cell placement, client): the weights it received in the round that is read.
+        mixing: one row per (cell placement, client): the weights that the client received in the round of the reading.
         drawings: one row per (partition, client) that a figure draws, and one for the whole graph.
     """
 
@@ -47,43 +48,74 @@ class StudyRecord:
 
     @property
     def order(self) -> dict[str, list[Any]]:
-        """The study's own order of the values of each field."""
+        """The order of the values of each field in the study."""
         return self.settings.get("order") or {}
 
     def name(self, field: str, label: Any) -> Any:
-        """The component's name behind a label of dataset, scheme or backbone; other values as they are."""
+        """Return the component's name for a label of the study.
+
+        Args:
+            field: "dataset", "scheme" or "backbone"; labels of other fields are returned unchanged.
+            label: as in the frames.
+
+        Returns:
+            The name; the label itself if the study defines no other name.
+        """
         return (self.settings.get("names") or {}).get(field, {}).get(label, label)
 
     @property
     def metric(self) -> str:
-        """The score that selects rounds, of which the curves are; older records are of accuracy."""
+        """The score that selects rounds, which the curves show; older records use accuracy."""
         return self.settings.get("metric", "accuracy")
 
     def metric_on(self, dataset: str) -> str:
-        """The same on a dataset, which may have a task of its own."""
+        """Return the score that selects rounds on a dataset, which may have its own task.
+
+        Args:
+            dataset: label of the dataset.
+
+        Returns:
+            Name of the metric.
+        """
         return (self.settings.get("metrics") or {}).get(dataset, self.metric)
 
     @property
     def centralised(self) -> list[str]:
-        """The methods that train on the whole graph in one place; they stand outside all competition."""
+        """The methods that train on the whole graph in one place; they are excluded from all comparisons."""
         return self.settings.get("centralised", ["global"])
 
     @property
     def printed(self) -> dict[str, dict[str, str]]:
-        """By label, the method, backbone or variant that stands for it in the paper's reference file."""
+        """By label, the names of its method, backbone or variant in the reference file of the paper."""
         return self.settings.get("printed") or {}
 
     def label(self, field: str, name: Any) -> Any:
-        """The study's first label for a component's name; the name itself where the study does not have it."""
+        """Return the study's label for a component's name.
+
+        Args:
+            field: "dataset", "scheme" or "backbone"; values of other fields are returned unchanged.
+            name: of the component.
+
+        Returns:
+            The first label with this name; the name itself if the study has no such label.
+        """
         found = (self.settings.get("names") or {}).get(field, {})
         return next((label for label, own in found.items() if own == name), name)
 
 
 def read_study(folder: Path) -> StudyRecord:
-    """Reads `study.json` and the Parquet files of a study folder; records without the last two are older than they.
+    """Load the records of a study.
+
+    Older records may lack `mixing.parquet` and `drawings.parquet`; these frames are then empty.
+
+    Args:
+        folder: with `study.json` and the Parquet files.
+
+    Returns:
+        The records.
 
     Raises:
-        StorageError: a file is missing, unreadable, or not what the collect stage wrote.
+        StorageError: a file is missing or unreadable, or does not match its checksum.
     """
     folder = Path(folder)
     check_made(folder / STUDY)

@@ -1,1 +1,1 @@
-"""Tables, figures, comparison with papers and the report page, all made from a study's collected records."""
+"""Tables, figures, comparisons with papers and the report page, built from the collected records of a study."""

@@ -1,4 +1,4 @@
-"""The words around a table: what its numbers are, how they were made, and what its marks mean."""
+"""Captions, legends and notes of tables, which explain the numbers, their computation and their marks."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -41,10 +41,18 @@ MOST_REASONS = MOST_PAIRS = 12
 def caption(
     study: StudyRecord, spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], shows: str | None = None
 ) -> list[str]:
-    """The sentences above a table.
+    """Return the sentences above a table.
 
     Args:
-        shows: what a cell shows of the quantity, where that is not mean and deviation.
+        study: the collected records.
+        spec: the table's entry in `study.json`.
+        unit: the quantity that the table shows.
+        cells: [rows][columns], with marks.
+        shows: description of the content of a cell; None for mean and standard deviation over seeds.
+
+    Returns:
+        Sentences in print order, each with a full stop: quantity, reading and client mean, devices, protocol, training,
+        overrides, marks.
     """
     flat = [cell for row in cells for cell in row]
     datasets = list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place))
@@ -81,16 +89,16 @@ def caption(
 
 
 def _mean(study: StudyRecord, mean: str, datasets: list[str]) -> str:
-    """The client mean, and of `pooled` how it counts shared nodes where there are any."""
+    """Return the words for the client mean; for `pooled`, they say how shared nodes count if clients share nodes."""
     shared = study.runs.loc[study.runs["mean"] == "nodes", "dataset"].isin(datasets).any()
     return MEANS[mean].removesuffix(")") + OFTEN if mean == "pooled" and shared else MEANS[mean]
 
 
 def _protocols(study: StudyRecord, datasets: list[str]) -> list[str]:
-    """The protocol, or each that occurs where these datasets differ in it.
+    """Return one sentence on the protocol, or one for each protocol if the datasets differ.
 
-    The reading and the client mean are left out, for they are the table's own choice. Ratios are left out where roles
-    are not drawn at ratios.
+    The reading and the client mean are left out because each table chooses its own; `logits` is left out as well.
+    Ratios are left out if the split does not use ratios.
     """
     own, common = study.settings.get("protocols") or {}, study.settings.get("protocol") or {}
     found: dict[str, list[str]] = {}
@@ -105,7 +113,7 @@ def _protocols(study: StudyRecord, datasets: list[str]) -> list[str]:
 
 
 def _training(study: StudyRecord, cells: list[TableCell]) -> list[str]:
-    """What the entries of the datasets, backbones and methods shown change of the study's training."""
+    """Return the training settings that the table's datasets, backbones and methods change from those of the study."""
     common = study.settings.get("training") or {}
     found = []
     for axis, kind in (("dataset", "datasets"), ("backbone", "backbones"), ("label", "methods")):
@@ -126,12 +134,12 @@ def _training(study: StudyRecord, cells: list[TableCell]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    """Names in a sentence: "Photo, Computers, CS and Physics"."""
+    """Join names for a sentence: "Photo, Computers, CS and Physics"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _overridden(study: StudyRecord) -> list[str]:
-    """Where settings of single datasets, backbones or methods come from."""
+    """Return the source of the settings of single datasets, backbones or methods."""
     settings = study.settings.get("settings") or {}
     if settings.get("tuned"):
         return [f"Settings found by searches on validation nodes: tuned/{settings['tuned']}.yaml"]
@@ -139,7 +147,7 @@ def _overridden(study: StudyRecord) -> list[str]:
 
 
 def _readings(study: StudyRecord, reading: str, datasets: list[str]) -> list[str]:
-    """Which round is scored; of datasets without validation nodes the last one is, whatever was asked."""
+    """Return the words for the scored round; for `val`, datasets without validation nodes use the last round."""
     validation = study.runs[study.runs["split"] == "val"]
     most = validation[validation["dataset"].isin(datasets)].groupby("dataset")["evaluated"].max()
     without = [dataset for dataset in datasets if most.get(dataset, 1) == 0] if reading == "val" else []
@@ -150,7 +158,14 @@ def _readings(study: StudyRecord, reading: str, datasets: list[str]) -> list[str
 
 
 def spread(cells: list[TableCell]) -> str:
-    """What a cell shows of its seeds."""
+    """Describe how a cell summarises its seeds.
+
+    Args:
+        cells: all cells of one table.
+
+    Returns:
+        A phrase without a full stop, such as "mean ± sample standard deviation (n − 1) over n = 3 seeds".
+    """
     sizes = sorted({cell.n for cell in cells if cell.state == "ok"})
     if not sizes:
         return "no complete cell"
@@ -162,7 +177,16 @@ def spread(cells: list[TableCell]) -> str:
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as (dotted name, text), without those that are not set."""
+    """Flatten nested settings into pairs of dotted name and text.
+
+    Args:
+        values: nested settings.
+        prefix: text before every name, such as "split.".
+
+    Returns:
+        (dotted name, text) in the order of `values`; the items of a list are joined by "/", settings that are None are
+        left out.
+    """
     lines: list[tuple[str, str]] = []
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -174,10 +198,14 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
 
 
 def legend(cells: list[list[TableCell]], level: float | None = None) -> list[tuple[str, str]]:
-    """The symbols that occur, each with its meaning.
+    """Return the symbols that occur in a table, with their meanings.
 
     Args:
-        level: of the test against the best, where the table has it.
+        cells: [rows][columns].
+        level: significance level of the test against the best cell; None for a table without this test.
+
+    Returns:
+        (symbol, meaning), outcomes first.
     """
     texts = [cell.text for row in cells for cell in row if cell.state not in ("ok", "text")]
     entries = [(o.symbol, o.meaning) for o in OUTCOMES.values() if any(o.symbol in text for text in texts)]
@@ -193,7 +221,17 @@ def _test(level: float) -> str:
 
 
 def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], frame: pd.DataFrame) -> list[str]:
-    """The sentences below a table: reasons, clients without nodes, tests, average ranks, paired differences."""
+    """Return the sentences below a table.
+
+    Args:
+        spec: the table's entry in `study.json`.
+        unit: the quantity that the table shows.
+        cells: [rows][columns], with marks.
+        frame: the table's records, one row per cell placement and seed.
+
+    Returns:
+        Sentences in print order: missing numbers, clients without nodes, tests, average ranks, paired differences.
+    """
     if frame.empty:
         return ["No record matches this table's filter."]
     return [
@@ -206,7 +244,7 @@ def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]],
 
 
 def _name(spec: Mapping[str, Any], cell: TableCell) -> str:
-    """A cell's place in the words of its table."""
+    """Return the row and column values of a cell in one line."""
     fields = [name for name in FIELDS if name in (*spec["rows"], *spec["columns"])]
     return titled(fields, [cell.place[name] for name in fields])
 
@@ -223,7 +261,7 @@ def _reasons(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]
 
 
 def _places(spec: Mapping[str, Any], cells: list[TableCell]) -> str:
-    """The places of cells with one reason; where they are many, how many of each dataset."""
+    """Return the places of cells with the same reason; beyond `MOST_PLACES`, the number of cells per dataset."""
     if len(cells) <= MOST_PLACES:
         return "; ".join(_name(spec, cell) for cell in cells)
     counts = Counter(cell.place["dataset"] for cell in cells)
@@ -244,7 +282,7 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
 
 
 def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
-    """How many cells the test tells from the best, so that a table without marks is not read as untested."""
+    """Return how many cells the test separates from the best, which shows that a table without marks was tested."""
     level = spec.get("separable")
     rivals = [cell for row in cells for cell in row if competes(cell) and cell.mean is not None]
     if level is None or unit.better is None or len(rivals) < 2:
@@ -257,7 +295,7 @@ def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCe
 
 
 def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
-    """Average ranks over the problems in which every competing method has a number, measured on the same device."""
+    """Return average ranks over the problems in which every competing method has a number; none for mixed devices."""
     names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
     rivals = [cell for row in cells for cell in row if cell.place and not cell.place["centralised"]]
     if unit.better is None or not names or len({cell.place["device"] for cell in rivals if cell.mean is not None}) > 1:
@@ -276,7 +314,7 @@ def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell
     order = sorted(zip(by_dataset.mean(axis=0).tolist(), entrants, strict=True))
     each = ", each dataset counted once" if 1 < len(by_dataset) < len(shared) else ""
     line = f"Average rank over {len(shared)} columns{each}: " + ", ".join(f"{who} {rank:.2f}" for rank, who in order)
-    if len(by_dataset) < 2:  # the columns of one dataset are not independent
+    if len(by_dataset) < 2:  # The columns of one dataset are not independent.
         return [f"{line}."]
     line += f"; critical difference (Nemenyi, 5 %): {critical_difference(len(entrants), len(by_dataset)):.2f}"
     test = friedman(-by_dataset)
@@ -284,7 +322,7 @@ def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell
 
 
 def _pairs(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
-    """The lead of each single best cell over the second, paired by seed; nothing where that would be a long list."""
+    """Return the lead of each single best cell over the second, paired by seed; empty beyond `MOST_PAIRS` problems."""
     problems: dict[tuple[Any, ...], tuple[list[TableCell], list[TableCell]]] = {}
     for cell in (cell for column in zip(*cells, strict=True) for cell in column):
         if cell.best or cell.second:

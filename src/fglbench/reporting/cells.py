@@ -1,4 +1,4 @@
-"""A table between its records and its printed formats."""
+"""Data structures of a table, between the records and the printed formats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,20 +12,22 @@ class TableCell:
     """One cell of a table.
 
     Attributes:
-        text: what is printed, such as "80.7 ± 0.3", "○" or "2 of 3 †".
-        state: "ok", "partial", the outcome of all seeds, or "text" for words.
-        mean: in printed units at full precision; None unless every seed ended well.
+        text: printed text, such as "80.7 ± 0.3", "○" or "2 of 3 †".
+        state: "ok"; "partial" if some seeds ended well; the most frequent outcome if none did; "mixed_devices" if timed
+            seeds ran on different devices; "text" for words.
+        mean: mean over seeds in printed units at full precision; None unless every seed ended well.
         std: sample standard deviation in printed units; None for one seed.
-        n: seeds that ended well.
-        seeds: seeds asked for.
-        best, second: marks; ties as printed share them.
-        mark: a sign behind the text, explained in the legend; "" without.
-        against_best: the cell minus the best one, paired by seed, with its Holm-adjusted p-value; None of the best one,
-            where they share fewer than two seeds, and where that is not asked for.
-        detail: why a number is missing, seed by seed.
-        tone: a word that the page colours by, such as a verdict.
-        place: the values of `records.FIELDS`, and what else is the same for all seeds; empty where nothing is recorded.
-        values: printed units by seed.
+        n: number of seeds that ended well.
+        seeds: number of requested seeds.
+        best: whether the cell is the best of its problem; cells with equal printed numbers share the mark.
+        second: whether the cell is the second best of its problem, with ties as for `best`.
+        mark: symbol after the text, explained in the legend; "" for none.
+        against_best: the cell minus the best cell, paired by seed, with the Holm-adjusted p-value; None for the best
+            cell, for fewer than two common seeds, and for a table without this test.
+        detail: reasons for missing numbers, seed by seed.
+        tone: word that selects the colour on the report page, such as a verdict; "" for none.
+        place: the values of `FIELDS`, `device` and `centralised`, which all seeds share; empty if nothing is recorded.
+        values: value of each seed, by seed, in printed units.
     """
 
     text: str
@@ -45,7 +47,7 @@ class TableCell:
 
     @property
     def hint(self) -> str:
-        """What a page shows beside the pointer: why there is no number, or the test against the best."""
+        """Tooltip on the report page: the reason for a missing number, or the test against the best cell."""
         if self.against_best is None:
             return self.detail
         lag = self.against_best.difference
@@ -54,17 +56,20 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table before it has a format.
+    """A table without an output format.
 
     Attributes:
-        name, title: of the table.
-        caption: sentences: what the numbers are, how they were made, what the marks mean.
-        row_fields, rows: names and values of the row heads.
-        column_fields, columns: names and values of the column heads.
+        name: file name without suffix.
+        title: title without a full stop.
+        caption: sentences above the table: the numbers, how they were computed, and the marks.
+        row_fields: names of the fields in the row heads.
+        rows: row heads, one value per row field.
+        column_fields: names of the fields in the column heads.
+        columns: column heads, one value per column field.
         cells: [rows][columns].
         legend: (symbol, meaning) of the symbols that occur.
-        notes: further sentences below the table.
-        data: the same content as plain records for CSV, numbers at full precision.
+        notes: sentences below the table.
+        data: the content as plain records for CSV, numbers at full precision.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Our numbers beside the printed ones: which belong together, their difference and verdict, and both sides' order.
+"""Comparison with a paper: matched numbers, differences, verdicts and rank correlations.
 
-A number matches when it lies within max(2 points, 2 x pooled standard deviation) of the printed one, at most 4 points;
-the deviations of both sides are pooled by their n - 1. Where either deviation is above 4 points, the mean describes no
-run, and the number is unstable, whatever the difference.
+A number matches if it lies within max(2 points, 2 x pooled standard deviation) of the printed one, at most 4 points.
+The pooled standard deviation weights both sides by n - 1. A number is unstable if either standard deviation is above 4
+points, whatever the difference: the mean then describes no single run.
 """
 
 from collections import Counter
@@ -27,15 +27,16 @@ VERDICTS = ("match", "below", "above", "unstable", "no number", "not run")
 
 @dataclass(frozen=True)
 class Comparison:
-    """One printed number with ours.
+    """One printed number and the study's number.
 
     Attributes:
-        place: the values of `records.FIELDS`.
-        ours: our cell; its state is "ok" where all seeds ended well.
+        place: the values of `FIELDS`, and `centralised`.
+        ours: the study's cell; its state is "ok" if all seeds ended well.
         printed: the paper's number.
-        difference: ours minus printed, in printed units (points); None where either is missing.
-        tolerance: the difference up to which it is a match; None as before.
-        verdict: one of `VERDICTS`: "no number" where we ran and have none; "" where only the paper has none.
+        difference: ours minus printed, in printed units (points); None if either is missing.
+        tolerance: largest absolute difference of a match, in points; None if either number is missing.
+        verdict: one of `VERDICTS`: "not run" if the study has no run, "no number" if its runs give no mean; "" if only
+            the paper has no number.
     """
 
     place: Mapping[str, Any]
@@ -49,17 +50,21 @@ class Comparison:
 def compare(
     study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame, cells: list[TableCell] | None = None
 ) -> list[Comparison]:
-    """Every printed number of the table's reference with ours, in the order of the study's table.
+    """Compare every printed number of a table's reference with the study's number.
 
-    Dataset, method, backbone, variant, partition scheme and number of clients must agree, the method's as the study
-    says it is printed; several of ours may stand beside one number. For `global`, which has no partition, scheme and
-    clients need not agree.
+    Dataset, method, backbone, variant, partition scheme and number of clients must agree; the study's `printed` entries
+    say how the paper names a method. Several cells of the study may match one printed number. A centralised method such
+    as `global` has no partition, so its scheme and number of clients need not agree.
 
     Args:
-        study: our records.
+        study: the collected records.
         spec: a table's entry in `study.json` that has a `reference`.
-        reference: as `reference.load_reference` reads it.
-        cells: what `own_cells` gives, where it is known already.
+        reference: the frame from `reference.load_reference`.
+        cells: the result of `own_cells` for this table; None to compute it.
+
+    Returns:
+        One comparison for each pair of a printed number and a matching cell, and one for each printed number without a
+        cell; in the order of the study's table.
 
     Raises:
         ConfigError: as `tables.build_table` and `reference.printed_numbers`.
@@ -81,7 +86,18 @@ def compare(
 
 
 def own_cells(study: StudyRecord, spec: Mapping[str, Any]) -> list[TableCell]:
-    """Our recorded cells, in percent where the metric is one, without marks."""
+    """Return the study's recorded cells without marks.
+
+    Args:
+        study: the collected records.
+        spec: the table's entry in `study.json`.
+
+    Returns:
+        Cells in the order of the table, row by row; metrics with the unit % are in percent.
+
+    Raises:
+        ConfigError: as `tables.build_table`.
+    """
     table = build_table(study, {**spec, "percent": None, "separable": None})
     return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.place]
 
@@ -99,14 +115,14 @@ def _matching(number: Printed, cells: list[TableCell], study: StudyRecord, wish:
     exact = [
         cell for cell in same if (number.partition, number.clients) == (name(cell, "scheme"), cell.place["clients"])
     ]
-    # One centralised run stands in every column; any of its places will do.
+    # One centralised run appears in every column, so any of its cells can be compared.
     return exact or (same[:1] if number.method in study.centralised else [])
 
 
 def _place_of(
     number: Printed, study: StudyRecord, places: list[tuple[dict[str, Any], dict[str, str]]]
 ) -> dict[str, Any]:
-    """Where a number stands that we have not run, in the study's own words as far as it has them."""
+    """Return the place of a printed number that the study has not run, with the study's labels where they exist."""
     return {
         "dataset": study.label("dataset", number.dataset),
         "scheme": study.label("scheme", number.partition),
@@ -135,12 +151,19 @@ def _comparison(place: Mapping[str, Any], ours: TableCell, number: Printed) -> C
 
 
 def _exceeds(value: float, limit: float) -> bool:
-    # Rounded so that a value of exactly the limit is not decided by the last binary digit.
+    # Rounding keeps floating-point error from deciding a value that equals the limit.
     return round(value - limit, 9) > 0
 
 
 def summary(rows: list[Comparison]) -> str:
-    """One line: how many numbers have which verdict, and the median distance."""
+    """Return the number of comparisons per verdict and the median difference in one line.
+
+    Args:
+        rows: comparisons of one table.
+
+    Returns:
+        One sentence with a full stop.
+    """
     found = Counter(row.verdict for row in rows)
     said = [verdict for verdict in VERDICTS if found[verdict] or verdict != "no number"]
     counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in said)
@@ -151,16 +174,28 @@ def summary(rows: list[Comparison]) -> str:
 
 
 def median_distance(rows: list[Comparison]) -> float | None:
-    """The median absolute difference, of unstable numbers as well; None where there is none."""
+    """Return the median absolute difference, with unstable numbers included.
+
+    Args:
+        rows: comparisons.
+
+    Returns:
+        Points; None if no row has a difference.
+    """
     distances = [abs(row.difference) for row in rows if row.difference is not None]
     return median(distances) if distances else None
 
 
 def order_agreement(rows: list[Comparison]) -> RankCorrelation | None:
-    """Rank correlation of ours with printed over the methods that both sides have, without centralised ones.
+    """Return the rank correlation of the study's and the printed numbers over methods.
+
+    Only methods with both numbers count; centralised methods are left out.
 
     Args:
-        rows: of one dataset, scheme, number of clients and backbone.
+        rows: comparisons of one dataset, scheme, number of clients and backbone.
+
+    Returns:
+        Spearman's and Kendall's coefficients; None below three methods or if one side is constant.
     """
     both = [
         (row.ours.mean, row.printed.value)

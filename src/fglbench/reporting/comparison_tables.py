@@ -1,4 +1,4 @@
-"""The comparison with a paper as tables: agreement by column, ours / printed as the table is laid out, every number."""
+"""Tables of the comparison with a paper: agreement by column, ours / printed in the study's layout, every number."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -43,7 +43,20 @@ Key = tuple[Any, ...]
 
 
 def comparison_sheet(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame) -> Sheet:
-    """The comparison of a table that has a `reference`; arguments and errors as `compare.compare`."""
+    """Build the comparison of a table that has a `reference`.
+
+    Args:
+        study: the collected records.
+        spec: the table's entry in `study.json`.
+        reference: the frame from `reference.load_reference`.
+
+    Returns:
+        The sheet: agreement by column, scatter plot (None without a pair of numbers), ours / printed, and a folded
+        table of every printed number.
+
+    Raises:
+        ConfigError: as `compare.compare`.
+    """
     own = own_cells(study, spec)
     rows = compare(study, spec, reference, own)
     paper = next(iter(reference["paper"]), "the paper")
@@ -65,7 +78,7 @@ def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
     ]
 
     def draw() -> bytes:
-        # Imported where it is drawn: a terminal shows no picture, and matplotlib takes a second.
+        # The import is local because terminals show no picture and importing matplotlib takes a second.
         from fglbench.reporting.figures_scatter import Point, png, scatter
 
         return png(scatter([Point._make(point) for point in points], quantity(spec["metric"])))
@@ -78,12 +91,12 @@ def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
 
 
 def _problem_fields(spec: Mapping[str, Any]) -> list[str]:
-    """The axes of a table that tell its problems apart; the dataset where none does."""
+    """Return the problem fields among the axes of a table; the dataset if there are none."""
     return [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])] or ["dataset"]
 
 
 def _grouped(rows: list[Comparison], fields: list[str]) -> dict[Key, list[Comparison]]:
-    """The comparisons by the values of `fields`, in the order in which these occur."""
+    """Group the comparisons by the values of `fields`, in the order of their first occurrence."""
     groups: dict[Key, list[Comparison]] = {}
     for row in rows:
         groups.setdefault(tuple(row.place[name] for name in fields), []).append(row)
@@ -95,7 +108,7 @@ def _title(spec: Mapping[str, Any], what: str) -> str:
 
 
 def _by_column(spec: Mapping[str, Any], rows: list[Comparison]) -> Table:
-    """One line for each dataset, scheme and number of clients: verdicts, median distance, order by backbone."""
+    """Build the table with one row per problem: verdicts, median difference and rank correlation by backbone."""
     fields = _problem_fields(spec)
     occurring = {row.verdict for row in rows}
     verdicts = [verdict for verdict in VERDICTS if verdict in ALWAYS_COUNTED or verdict in occurring]
@@ -139,7 +152,7 @@ def _order(rows: list[Comparison]) -> str:
 def _matrix(
     study: StudyRecord, spec: Mapping[str, Any], own: list[TableCell], rows: list[Comparison], paper: str
 ) -> Table:
-    """Ours / printed in the layout of the study's table; its records are one per printed number."""
+    """Build the table of ours / printed in the study's layout; its CSV has one record per comparison."""
     axes, digits = (list(spec["rows"]), list(spec["columns"])), spec.get("digits", 1)
     compared, alone = _grouped(rows, [*axes[0], *axes[1]]), {}
     for cell in own:
@@ -172,11 +185,12 @@ def _matrix(
 
 
 def _pair(rows: list[Comparison], alone: TableCell | None, digits: int) -> TableCell:
-    """One place of the matrix: our number there and the printed ones, with the sign of their common verdict.
+    """Return one cell of the matrix: our number and the printed numbers, with the sign of their common verdict.
 
     Args:
-        rows: the comparisons that stand there.
-        alone: our cell there, if we have one.
+        rows: the comparisons of this cell.
+        alone: our cell without a printed number; None if there is none.
+        digits: decimals.
     """
     ours = rows[0].ours if rows else alone or TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
     left = ours.text if ours.mean is None else f"{ours.mean:.{digits}f}"
@@ -188,12 +202,12 @@ def _pair(rows: list[Comparison], alone: TableCell | None, digits: int) -> Table
 
 
 def _theirs(number: Printed, digits: int) -> str:
-    """What the paper prints: a number with its deviation, or a word."""
+    """Return the paper's entry: a number with its standard deviation, or a word."""
     return number.note or "no number" if number.value is None else printed(number.value, number.std, digits)
 
 
 def _numbers(spec: Mapping[str, Any], own: list[TableCell], rows: list[Comparison]) -> Table:
-    """One row for each printed number."""
+    """Build the table with one row for each printed number."""
     names = [*spec["columns"], *spec["rows"]]
     footnotes: list[str] = []
     cells = [_cells(row, spec.get("digits", 1), footnotes) for row in rows]
@@ -213,7 +227,7 @@ def _numbers(spec: Mapping[str, Any], own: list[TableCell], rows: list[Compariso
 
 
 def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[TableCell]:
-    """Ours, printed, difference and verdict of one row; a note of the reference becomes a numbered footnote."""
+    """Return ours, printed, difference and verdict of one row; a note of the reference becomes a numbered footnote."""
     number = row.printed
     theirs = _theirs(number, digits)
     if number.value is not None and number.note:
@@ -231,7 +245,7 @@ def _cells(row: Comparison, digits: int, footnotes: list[str]) -> list[TableCell
 
 
 def _signed(value: float, digits: int) -> str:
-    """With its sign as printed: what rounds to nothing is not below."""
+    """Format a value with its sign; a value that rounds to zero gets a plus sign."""
     return ("−" if round(value, digits) < 0 else "+") + f"{abs(value):.{digits}f}"
 
 

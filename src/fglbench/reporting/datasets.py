@@ -1,4 +1,4 @@
-"""The datasets of a study in one table: their sizes, split and setting, each beside the printed one."""
+"""The table of a study's datasets: sizes, split and setting, each beside the printed value."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,14 +16,18 @@ SETTINGS = ("transductive", "inductive")
 
 
 def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
-    """One row per dataset, in the study's order; with a reference, a printed number follows each of ours, and datasets
-    that only the paper has come last.
+    """Build the table with one row per dataset, in the study's order.
+
+    With a reference, the printed value follows each value of the study. Datasets that only the paper has come last.
 
     Args:
-        study: the records.
+        study: the collected records.
         spec: the table's entry in `study.json`: name, title, reference.
-        reference: as `reference.load_reference` reads it, or None. Its metric `split` is a text; the setting stands
-            behind the last semicolon of that row's note.
+        reference: the frame from `reference.load_reference`, or None. Its metric `split` is a text; the setting follows
+            the last semicolon of that row's note.
+
+    Returns:
+        The table; "–" marks unknown values.
     """
     recorded: dict[str, dict[str, int]] = study.settings["sizes"]
     labels = ordered([(label,) for label in recorded], ["dataset"], study.order)
@@ -74,7 +78,7 @@ def _printed(reference: pd.DataFrame, wish: Mapping[str, Any]) -> dict[str, dict
 
 
 def _protocol(study: StudyRecord, label: str) -> dict[str, str]:
-    """How the study splits a dataset and what training sees of it; empty where the records do not say."""
+    """Return the split and the setting of a dataset; empty if the records have none."""
     own = (study.settings.get("protocols") or {}).get(label) or study.settings.get("protocol") or {}
     if "split" not in own:
         return {}

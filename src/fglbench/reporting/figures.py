@@ -1,4 +1,4 @@
-"""The figures of a study, by kind, as PNG and PDF."""
+"""Figures of a study by kind, as PNG and PDF."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,7 +40,7 @@ KINDS: dict[str, Callable[[StudyRecord, Mapping[str, Any]], Figure]] = {
         graph,
     )
 }
-# Without dates and versions, equal records give equal bytes.
+# Dates and versions are left out so that equal records give equal bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
@@ -48,7 +48,14 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def draw(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The figure of one entry of `study.json`; one with a note where there is nothing to draw.
+    """Draw the figure of one entry of `study.json`.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`: name, kind, title, where, split, metric, gains.
+
+    Returns:
+        The figure; a note replaces the panels if no record matches.
 
     Raises:
         ConfigError: unknown kind, or a filter on an unknown column.
@@ -61,9 +68,15 @@ def draw(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """Writes `<name>.png` and `<name>.pdf` by renaming. The figure's layout is fixed by this."""
+    """Write `<name>.png` and `<name>.pdf` atomically, and fix the figure's layout.
+
+    Args:
+        figure: a figure whose layout is not yet fixed.
+        folder: the output folder.
+        name: file name without suffix.
+    """
     with rc_context(LOOK):
-        settle(figure)  # once, not again for every format
+        settle(figure)  # once for all formats
     for suffix in FIGURE_FORMATS:
         with replacing(Path(folder) / f"{name}.{suffix}") as temporary, rc_context(LOOK):
             figure.savefig(temporary, format=suffix, metadata=_METADATA[suffix])

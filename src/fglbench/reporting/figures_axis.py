@@ -1,4 +1,4 @@
-"""Final scores along an axis of a study: the number of clients, or the fraction of them that takes part in a round."""
+"""Final scores against the number of clients, the local epochs or the fraction of participating clients."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,14 +27,27 @@ from fglbench.reporting.figures_base import (
 
 
 def accuracy_by_clients(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score against the number of clients, one panel per dataset and scheme, error bars of one sample standard
-    deviation over seeds. With `gains` the differences to other labels, seed by seed, are drawn instead."""
+    """Draw the score against the number of clients, one panel per dataset and scheme.
+
+    Error bars show one sample standard deviation over seeds. With `gains`, the figure shows differences between pairs
+    of labels, seed by seed.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no score matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen, gains = scored(study, spec), spec.get("gains") or {}
     return _along("clients", "Clients", ["dataset", "scheme"], _gained(chosen, gains) if gains else chosen, study, spec)
 
 
 def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
-    """The rows of the labels that gain, each value less that of the other label at the same place and seed."""
+    """Subtract the baseline of each label in `gains` from its values, at the same place and seed."""
     if chosen.empty:
         return chosen
     keys = [*PROBLEM, "backbone", "seed"]
@@ -46,11 +59,19 @@ def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
 
 
 def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score against the local epochs of a round, one panel per dataset, scheme and number of clients, a line for
-    every method and backbone, called by its shortest label; error bars of one sample standard deviation.
+    """Draw the score against the local epochs of a round, one panel per dataset, scheme and number of clients.
+
+    Each method and backbone is one line; its name is its shortest label. Error bars show one sample standard deviation.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no score matches.
 
     Raises:
-        ConfigError: a method has two labels at one number of epochs.
+        ConfigError: a method has two labels at one number of epochs, or `where` names an unknown column.
     """
     chosen = scored(study, spec)
     if chosen.empty or "local_epochs" not in chosen:
@@ -62,11 +83,20 @@ def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Fig
 
 
 def accuracy_by_participation(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score against the fraction of clients, one panel per dataset, scheme and number of clients, a line for every
-    method and backbone, called by its label at the largest fraction; error bars of one sample standard deviation.
+    """Draw the score against the fraction of clients in a round, one panel per dataset, scheme and number of clients.
+
+    Each method and backbone is one line; its name is its label at the largest fraction. Error bars show one sample
+    standard deviation.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no score matches.
 
     Raises:
-        ConfigError: a method has two labels at one fraction.
+        ConfigError: a method has two labels at one fraction, or `where` names an unknown column.
     """
     chosen = scored(study, spec)
     if chosen.empty or "participation" not in chosen:
@@ -79,7 +109,7 @@ def accuracy_by_participation(study: StudyRecord, spec: Mapping[str, Any]) -> Fi
 
 
 def _labels(rows: pd.DataFrame, axis: str, method: str, spec: Mapping[str, Any]) -> list[str]:
-    """What a method is called at each value of the axis, in ascending order; its settings must not differ at one."""
+    """Return the label of a method at each value of the axis, in ascending order; raise if a value has several."""
     names = rows.groupby(axis)["label"].unique()
     for value, found in names.items():
         if len(found) > 1:
@@ -95,7 +125,7 @@ def _labels(rows: pd.DataFrame, axis: str, method: str, spec: Mapping[str, Any])
 def _along(
     axis: str, name: str, fields: list[str], chosen: pd.DataFrame, study: StudyRecord, spec: Mapping[str, Any]
 ) -> Figure:
-    """The scores against the column `axis`: a panel for every combination of `fields`, a line for every series."""
+    """Draw the scores against the column `axis`: one panel per combination of `fields`, one line per series."""
     if chosen.empty:
         return nothing(spec, "score")
     look = series_styles(study)

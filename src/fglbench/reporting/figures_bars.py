@@ -1,4 +1,4 @@
-"""Bars of the methods: their scores, and the running time of local training and the server."""
+"""Bar charts of the methods: scores, and running time of local training and the server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,8 +33,21 @@ _SERIES = ["label", "backbone"]
 
 
 def seconds_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """Seconds of local training and of the server's step over all rounds, stacked, one panel per dataset, scheme,
-    number of clients and device; an error bar of one sample standard deviation of their sum."""
+    """Draw stacked bars of the seconds of local training and of the server over all rounds.
+
+    There is one panel per dataset, scheme, number of clients and device. Error bars show one sample standard deviation
+    of the sum.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no running time matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     seconds = for_every_seed(_seconds(chosen), chosen)
     if seconds.empty:
@@ -64,8 +77,20 @@ def seconds_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def accuracy_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score of each method, one panel per dataset, scheme and number of clients; an error bar of one sample
-    standard deviation over seeds. The axis begins where the scores do."""
+    """Draw the score of each method, one panel per dataset, scheme and number of clients.
+
+    Error bars show one sample standard deviation over seeds. The score axis starts just below the lowest score.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no score matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen = scored(study, spec)
     if chosen.empty:
         return nothing(spec, "score")
@@ -91,19 +116,19 @@ def accuracy_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def _height(parts: list[tuple[tuple[Any, ...], pd.DataFrame]], names: Mapping[Any, str]) -> float:
-    """Of a panel, in inches: that the most bars and their names have room."""
+    """Return the height of a panel in inches, enough for the panel with the most bars."""
     tallest = max(len(part[_SERIES].drop_duplicates()) for _, part in parts)
     bar = 0.28 + 0.17 * max(name.count("\n") for name in names.values())
     return max(2.0, bar * tallest + 1.0)
 
 
 def _name(series: tuple[Any, ...], seconds: pd.DataFrame) -> str:
-    """What stands beside a bar: at most 0.45 of the panel wide."""
+    """Return the name of a bar, wrapped to 0.45 of the panel width."""
     return wrapped(series_name((series[0], series[1]), seconds).strip(), 0.45 * PANEL_WIDTH, FONT)
 
 
 def _seconds(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per run that has both times."""
+    """Return one row per run that has both times."""
     keys = [*FIELDS, "seed", "device"]
     times = runs[runs["metric"].isin(["train_seconds", "server_seconds"])]
     if times.empty:

@@ -1,4 +1,4 @@
-"""What all figures share: size, grid of panels, legend, series, and the note of an empty one."""
+"""Shared parts of all figures: style, grid of panels, legend, series, and the note of an empty figure."""
 
 import math
 from collections import Counter
@@ -40,7 +40,7 @@ LOOK: dict[Any, Any] = {
     "figure.dpi": 150,
     "savefig.dpi": 150,
     "pdf.fonttype": 42,
-    "text.parse_math": False,  # labels are the users' words; a dollar is a dollar
+    "text.parse_math": False,  # users write the labels, so a dollar sign starts no formula
 }
 PANEL_WIDTH, PANEL_HEIGHT, MOST_COLUMNS = 3.6, 2.7, 4
 FONT = FontProperties(family=LOOK["font.family"], size=LOOK["font.size"])
@@ -50,19 +50,24 @@ Series = tuple[str, str]
 def panels(
     keys: list[tuple[Any, ...]], title: str, width: float = PANEL_WIDTH, height: float = PANEL_HEIGHT
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with one panel per key, and their axes. Call it inside `rc_context(LOOK)`.
+    """Create a figure with one panel per key. Call it inside `rc_context(LOOK)`.
 
-    Where every dataset (the first entry of a key) has the same few panels, each dataset is a row.
+    If every dataset (the first entry of a key) has the same number of panels, from 2 to 4, each dataset is one row.
 
     Args:
-        keys: what the panels show, in order.
-        width, height: of a panel, in inches.
+        keys: keys of the panels, in order.
+        title: title of the figure.
+        width: of a panel, in inches.
+        height: of a panel, in inches.
+
+    Returns:
+        The figure and its axes, one per key.
     """
     sizes = set(Counter(key[0] for key in keys).values())
     each = sizes.pop() if len(sizes) == 1 else 1
     columns = each if 1 < each <= MOST_COLUMNS else 2 if len(keys) == 4 else min(3, len(keys))
     rows = math.ceil(len(keys) / columns)
-    # One panel alone is drawn wider, so that its title and legend fit.
+    # A single panel is wider so that its title and legend fit.
     figure = Figure(figsize=(max(width * columns, 5.2), height * rows + 0.9), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)  # type: ignore[union-attr, call-arg]
     FigureCanvasAgg(figure)
@@ -74,7 +79,15 @@ def panels(
 
 
 def empty(title: str, note: str) -> Figure:
-    """A figure that says why there is nothing to see."""
+    """Create a figure that shows a note instead of data.
+
+    Args:
+        title: title of the figure.
+        note: text in the centre.
+
+    Returns:
+        The figure.
+    """
     with rc_context(LOOK):
         figure, (axes,) = panels([("",)], title)
         axes.axis("off")
@@ -83,39 +96,90 @@ def empty(title: str, note: str) -> Figure:
 
 
 def nothing(spec: Mapping[str, Any], what: str) -> Figure:
-    """The figure for a filter that leaves no record."""
+    """Create the figure for a filter that matches no record.
+
+    Args:
+        spec: the figure's entry in `study.json`.
+        what: noun for the missing records, such as "score".
+
+    Returns:
+        A figure with a note that repeats the filter.
+    """
     where = "; ".join(f"{name}: {value}" for name, value in (spec.get("where") or {}).items())
     return empty(title_of(spec), f"No {what} to draw{f' for {where}' if where else ''}.")
 
 
 def title_of(spec: Mapping[str, Any]) -> str:
+    """Return the title of a figure.
+
+    Args:
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        Its title, or its name if the title is empty.
+    """
     return spec.get("title") or spec["name"]
 
 
 def series_styles(study: StudyRecord) -> dict[Series, Style]:
-    """The style of every (label, backbone) of the study, the same in all its figures."""
+    """Return the style of every series, which is the same in all figures of a study.
+
+    Args:
+        study: the collected records.
+
+    Returns:
+        Styles by (label, backbone).
+    """
     labels = [key[0] for key in distinct(study.runs, ["label"], study.order)]
     backbones = [key[0] for key in distinct(study.runs, ["backbone"], study.order)]
     return styles(labels, backbones)
 
 
 def series_name(series: Series, chosen: pd.DataFrame) -> str:
-    """The label, with the backbone where the figure shows more than one."""
+    """Return the legend entry of a series.
+
+    Args:
+        series: (label, backbone).
+        chosen: all rows of the figure.
+
+    Returns:
+        The label, with the backbone in brackets if the figure has several backbones.
+    """
     name = f"{series[0]} ({series[1]})" if chosen["backbone"].nunique() > 1 else series[0]
-    return f" {name}" if name.startswith("_") else name  # legends leave out what begins with an underscore
+    return f" {name}" if name.startswith("_") else name  # matplotlib's legend skips names with an underscore
 
 
 def groups(
     frame: pd.DataFrame, fields: list[str], order: Mapping[str, list[Any]]
 ) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """The parts of a frame by the values of `fields`, in the study's order."""
+    """Split a frame by the values of `fields`.
+
+    Args:
+        frame: any frame with these columns.
+        fields: column names.
+        order: the study's order of the values of each field.
+
+    Yields:
+        (values of the fields, rows), in the study's order.
+    """
     found = {tuple(key): part for key, part in frame.groupby(fields, sort=False)}
     for key in distinct(frame, fields, order):
         yield key, found[key]
 
 
 def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the figure's score, as printed, of the complete cells that have it for every seed."""
+    """Select the scores of a figure, from complete cells that have the score for every seed.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        Rows of `study.runs`, one per cell placement and seed; `value` is in printed units.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
     metric = metric_of(study, spec)
     kept = chosen[chosen["metric"] == metric]
@@ -127,7 +191,15 @@ def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `kept` of those cells that have one for every seed which they have in `chosen`."""
+    """Keep the cells that have a row in `kept` for each of their seeds in `chosen`.
+
+    Args:
+        kept: rows to filter, with the columns of `FIELDS` and `seed`.
+        chosen: rows of all seeds that ran, with the same columns.
+
+    Returns:
+        Rows of `kept`.
+    """
     if kept.empty:
         return kept
     have, ran = (frame.groupby(list(FIELDS))["seed"].nunique() for frame in (kept, chosen))
@@ -136,12 +208,28 @@ def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
 
 
 def metric_of(study: StudyRecord, spec: Mapping[str, Any]) -> str:
-    """The figure's own metric, or the score that selects rounds."""
+    """Return the metric of a figure.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure's own metric, or the metric that selects rounds.
+    """
     return spec.get("metric") or study.metric
 
 
 def score_label(study: StudyRecord, spec: Mapping[str, Any]) -> str:
-    """The words of the score's axis."""
+    """Return the label of the score axis.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        Split and metric with the unit, such as "Test accuracy (%)".
+    """
     shown = quantity(metric_of(study, spec))
     if metric_of(study, spec) in OF_RUNS:
         return shown.title.capitalize() + (f" ({shown.unit})" if shown.unit else "")
@@ -151,12 +239,26 @@ def score_label(study: StudyRecord, spec: Mapping[str, Any]) -> str:
 
 
 def of_partitions(where: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The part of a filter that partitions can answer: they know no methods."""
+    """Return the part of a filter that applies to partitions, which have no methods.
+
+    Args:
+        where: column names with wanted values; None for no filter.
+
+    Returns:
+        The entries for dataset, scheme and clients.
+    """
     return {name: kept for name, kept in (where or {}).items() if name in PROBLEM}
 
 
 def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, name: str) -> None:
-    """A line through the means at each x, with error bars of one sample standard deviation."""
+    """Draw a line through means, with error bars of one sample standard deviation.
+
+    Args:
+        panel: the axes.
+        points: (x, summary over seeds), in ascending order of x.
+        style: colour, marker and dash of the line.
+        name: legend entry.
+    """
     panel.errorbar(
         [x for x, _ in points],
         [y.mean for _, y in points],
@@ -170,17 +272,36 @@ def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, n
 
 
 def panel_title(fields: list[str], key: tuple[Any, ...]) -> str:
+    """Return the title of a panel.
+
+    Args:
+        fields: field names.
+        key: one value per field.
+
+    Returns:
+        The values joined by commas, without empty ones.
+    """
     return titled(fields, key)
 
 
 def whole_numbers(axis: Axis) -> None:
-    """Ticks at whole numbers alone, however few of them the axis covers."""
+    """Restrict the ticks of an axis to integers, even on a short axis.
+
+    Args:
+        axis: the axis to change.
+    """
     axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
 
 
 def legend(figure: Figure, axes: list[Axes]) -> None:
-    """One legend below all panels, each entry once, in as many columns as fit; the figure grows by its rows beyond
-    two."""
+    """Add one legend below all panels, with each entry once, in as many columns as fit.
+
+    The figure becomes taller by the legend's rows beyond two.
+
+    Args:
+        figure: the figure to change.
+        axes: its panels.
+    """
     entries: dict[str, Any] = {}
     for panel in axes:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -191,7 +312,7 @@ def legend(figure: Figure, axes: list[Axes]) -> None:
     font, handle = (
         FontProperties(family=LOOK["font.family"], size=size),
         5 * size / 72,
-    )  # a handle and the gaps around it
+    )  # width of a handle with its gaps, in inches
     room = figure.get_figwidth() - 0.3
     names = [wrapped(name, room - handle, font) for name in entries]
     columns = next(
@@ -205,5 +326,5 @@ def legend(figure: Figure, axes: list[Axes]) -> None:
 
 
 def _split(names: list[str], columns: int) -> list[list[str]]:
-    """The names by column, as matplotlib fills them."""
+    """Split the names into columns as matplotlib does."""
     return [part.tolist() for part in np.array_split(names, columns)]

@@ -1,4 +1,4 @@
-"""Final scores against the bytes that were sent."""
+"""Final scores against the number of bytes sent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,8 +26,21 @@ from fglbench.reporting.figures_base import (
 
 
 def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score against all bytes sent up and down (logarithmic), error bars over seeds. A method that sends nothing
-    has no place on that axis and is a horizontal line."""
+    """Draw the score against all bytes sent up and down, on a logarithmic axis in MB.
+
+    Error bars show one sample standard deviation over seeds. A method that sends nothing is a horizontal line because a
+    logarithmic axis has no zero.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no score with bytes matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen = scored(study, spec)
     sent = _bytes(study.runs)
     chosen = chosen.merge(sent, on=[*FIELDS, "seed"], how="inner")
@@ -66,7 +79,7 @@ def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def _bytes(runs: pd.DataFrame) -> pd.DataFrame:
-    """Bytes up plus down of every run that has both."""
+    """Return the sum of bytes up and down of every run that has both."""
     both = runs[runs["metric"].isin(["bytes_up", "bytes_down"])].dropna(subset=["value"])
     total = both.groupby([*FIELDS, "seed"], as_index=False, sort=False).agg(
         bytes=("value", "sum"), parts=("value", "size")
@@ -75,12 +88,12 @@ def _bytes(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _left(x: Summary) -> float | None:
-    # A bar that would reach zero cannot be drawn on a logarithmic axis.
+    # A logarithmic axis cannot show a bar that reaches zero.
     return x.std if x.std is not None and x.std < x.mean else None
 
 
 def _log_ticks(panel: Any) -> None:
-    """Room around the points and plain numbers at 1, 2 and 5 where they cover little, at powers of ten elsewhere."""
+    """Set margins and plain tick labels: at 1, 2 and 5 on a range below 30-fold, else at powers of ten."""
     low, high = panel.get_xlim()
     panel.set_xlim(low / 2, high * 2)
     narrow = high / low < 30

@@ -1,4 +1,4 @@
-"""Accuracy while training: per round and per second of training."""
+"""Training curves: score per round and per second of training."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,14 +31,33 @@ GRID_POINTS = 200
 
 
 def accuracy_per_round(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score after each round (counted from 1): mean over seeds with a band of one sample standard deviation."""
+    """Draw the score after each round (from 1): mean over seeds, with a band of one sample standard deviation.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no curve matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     return _curves(study, spec, _by_round, "Round")
 
 
 def draw_rounds(
     panel: Axes, rows: pd.DataFrame, look: Mapping[Any, Any], study: StudyRecord, chosen: pd.DataFrame
 ) -> None:
-    """The curves per round of one problem, a line for every label and backbone."""
+    """Draw the test curves per round of one problem, one line for each label and backbone.
+
+    Args:
+        panel: the axes.
+        rows: rows of `study.curves` of one dataset, scheme and number of clients.
+        look: styles by (label, backbone).
+        study: the collected records.
+        chosen: all rows of the figure, which decide whether names include the backbone.
+    """
     metric = study.metric_on(rows["dataset"].iloc[0])
     scale = quantity(metric).scale
     for series, part in groups(rows, ["label", "backbone"], study.order):
@@ -50,8 +69,20 @@ def draw_rounds(
 
 
 def accuracy_per_second(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """The score over seconds of training, without start-up and evaluation; seeds are interpolated onto common times.
-    Runs from different kinds of device are separate lines."""
+    """Draw the score over seconds of training, without start-up and evaluation.
+
+    Seeds are interpolated onto common times. Runs on different kinds of device are separate lines.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no curve matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     return _curves(study, spec, _by_second, "Training time (s)")
 
 
@@ -94,13 +125,13 @@ def _devices(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_round(rows: pd.DataFrame, score: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds [R] from 1 and values [seeds, R], at the rounds that every seed has."""
+    """Return rounds [R] from 1 and values [seeds, R], for the rounds that every seed has."""
     table = rows.pivot_table(index="seed", columns="round", values=score).dropna(axis="columns")
     return table.columns.to_numpy(dtype=float) + 1, table.to_numpy(dtype=float)
 
 
 def _mark_phases(panel: Axes, rows: pd.DataFrame, x: np.ndarray, values: np.ndarray, style: Any) -> None:
-    """A point where a phase that is not the first begins: in the median over seeds of its first round."""
+    """Mark the start of each phase after the first, at the median over seeds of the phase's first round."""
     if "phase" not in rows or rows["phase"].isna().all():
         return
     first = rows.groupby(["phase", "seed"])["round"].min().groupby("phase").median().sort_values() + 1
@@ -110,7 +141,7 @@ def _mark_phases(panel: Axes, rows: pd.DataFrame, x: np.ndarray, values: np.ndar
 
 
 def _by_second(rows: pd.DataFrame, score: str) -> tuple[np.ndarray, np.ndarray]:
-    """Times [G] that every seed covers and values [seeds, G] interpolated linearly at them."""
+    """Return times [G] that every seed covers, and values [seeds, G] interpolated linearly at these times."""
     seeds = [part.sort_values("train_seconds") for _, part in rows.groupby("seed")]
     start = max(float(part["train_seconds"].iloc[0]) for part in seeds)
     end = min(float(part["train_seconds"].iloc[-1]) for part in seeds)

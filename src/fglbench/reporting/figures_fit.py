@@ -1,4 +1,4 @@
-"""Texts of a figure that fit what they stand beside, however long the names are."""
+"""Wrapping of figure texts to the available space."""
 
 import re
 from collections import defaultdict
@@ -13,14 +13,35 @@ LINE = 1.2  # height of a line of text, in font sizes
 
 
 def width(texts: Iterable[str], font: FontProperties) -> float:
-    """Inches of the longest line; a little more than measured, for drawn glyphs are rounded to pixels."""
+    """Return the width of the longest line.
+
+    The result is 3 % above the measured width because drawn glyphs are rounded to pixels.
+
+    Args:
+        texts: at least one text, each of one or more lines.
+        font: font of the texts.
+
+    Returns:
+        Inches.
+    """
     lines = [line for text in texts for line in text.split("\n")]
     return max(1.03 * text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] / 72 for line in lines)
 
 
 def wrapped(text: str, room: float, font: FontProperties) -> str:
-    """The text in lines of at most `room` inches: broken after spaces, dashes, slashes and underscores, and inside
-    what is too long even so. Lines that it has stay."""
+    """Wrap a text to a width.
+
+    Lines break after spaces, dashes, slashes and underscores, and inside words that are too long. Existing line breaks
+    stay.
+
+    Args:
+        text: text of one or more lines.
+        room: largest width of a line, in inches.
+        font: font of the text.
+
+    Returns:
+        The text with line breaks.
+    """
     lines = []
     for paragraph in text.split("\n"):
         line = ""
@@ -38,8 +59,14 @@ def wrapped(text: str, room: float, font: FontProperties) -> str:
 
 
 def settle(figure: Figure) -> None:
-    """Wraps the titles and the names of axes to what they stand beside, makes the figure higher by the lines that this
-    adds to its title and to each row of panels, and fixes the layout. Call it inside `rc_context(LOOK)`."""
+    """Wrap titles and axis labels, enlarge the figure for the added lines, and fix its layout.
+
+    The height grows by the lines added to the figure's title and to each row of panels. Call it inside
+    `rc_context(LOOK)`.
+
+    Args:
+        figure: a figure with a layout engine.
+    """
     layout = figure.get_layout_engine()
     assert layout is not None, "the layout is fixed already"
     layout.execute(figure)
@@ -58,7 +85,7 @@ def settle(figure: Figure) -> None:
 
 
 def _wrap(text: Text, room: float) -> float:
-    """Wraps a text of a figure to `room` inches; how much higher it is then, in inches."""
+    """Wrap a text of a figure to `room` inches; return the added height in inches."""
     before = text.get_text()
     text.set_text(wrapped(before, room, text.get_fontproperties()))
     return (text.get_text().count("\n") - before.count("\n")) * LINE * float(text.get_fontsize()) / 72

@@ -1,4 +1,4 @@
-"""Drawings of a graph and of the graphs that its clients hold."""
+"""Drawings of a whole graph and of its clients' graphs."""
 
 import math
 from collections.abc import Mapping
@@ -24,8 +24,20 @@ _PANEL = 2.4  # inches
 
 
 def graph(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """For every dataset, scheme and number of clients the whole graph and the clients' graphs, of the first seed: nodes
-    coloured by class, anchors (nodes that several clients hold) larger and ringed."""
+    """Draw the whole graph and the clients' graphs for every dataset, scheme and number of clients, for the first seed.
+
+    Nodes are coloured by class. Anchors (nodes that several clients hold) are larger and ringed.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the drawings if no partition matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen = select(study.drawings, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
     if chosen.empty:
         return nothing(spec, "graph")
@@ -73,7 +85,7 @@ def _colour(label: int) -> str:
 
 
 def _handles(classes: list[int], chosen: pd.DataFrame) -> list[Line2D]:
-    """Points of the legend: a class each, counted from 1, and the anchors where there are any."""
+    """Return the legend entries: one point per class, counted from 1, and one for anchors if there are any."""
 
     def point(colour: str, name: str, **look: Any) -> Line2D:
         return Line2D([], [], linestyle="", marker="o", color=colour, label=name, **look)

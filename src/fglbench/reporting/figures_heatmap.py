@@ -1,4 +1,4 @@
-"""Heat maps: which client has how many nodes of which class, and whose model it receives with which weight."""
+"""Heat maps of the clients' label distributions and of the aggregation weights between clients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +27,18 @@ MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.rig
 
 
 def label_heatmap(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """Nodes per client and class, one panel per dataset, scheme and number of clients, for the first seed."""
+    """Draw the nodes per client and class of the first seed, one panel per dataset, scheme and number of clients.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no partition matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     chosen = select(study.partitions, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
     if chosen.empty:
         return nothing(spec, "partition")
@@ -43,7 +54,14 @@ def label_heatmap(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def draw_labels(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> None:
-    """The heat map of one partition, of its first seed."""
+    """Draw the heat map of one partition, for its first seed.
+
+    Args:
+        figure: the figure, for the colour bar.
+        panel: the axes.
+        part: rows of `study.partitions` of one dataset, scheme and number of clients.
+        title: title of the panel, without the seed.
+    """
     seed = int(part["seed"].min())
     counts = _counts(part[part["seed"] == seed].sort_values("client")["classes"].tolist())
     _heatmap(figure, panel, counts, f"{title} (seed {seed})", "Nodes")
@@ -54,8 +72,21 @@ def draw_labels(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> 
 
 
 def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """For every dataset, scheme and number of clients the nodes per client and class, then the mixing matrix of the
-    round that is read, one panel per complete cell that recorded one; all of the first seed."""
+    """Draw the label heat map of every problem, then the mixing matrices of its cells, for the first seed.
+
+    A problem is one dataset, scheme and number of clients. Each complete cell that recorded a mixing matrix has one
+    panel, with the weights of the round that is read.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no mixing matrix matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     owner, where = f"figure '{spec['name']}'", spec.get("where")
     chosen, partitions = select(study.mixing, where, owner), select(study.partitions, of_partitions(where), owner)
     if not chosen.empty:
@@ -79,7 +110,7 @@ def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def _draw_weights(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> None:
-    """The heat map of one cell's mixing matrix, of its first seed."""
+    """Draw the heat map of one cell's mixing matrix, for its first seed."""
     seed = int(part["seed"].min())
     first = part[part["seed"] == seed].sort_values("client")
     title = f"{title}, seed {seed}, round {int(first['round'].iloc[0]) + 1}"
@@ -101,7 +132,7 @@ def _heatmap(figure: Figure, panel: Axes, values: np.ndarray, title: str, unit: 
 
 
 def _counts(histograms: list[Any]) -> np.ndarray:
-    """[clients, classes] int64; clients whose highest classes are missing get zeros."""
+    """Return node counts [clients, classes] int64; histograms that end early are filled with zeros."""
     classes = max((len(histogram) for histogram in histograms), default=0)
     counts = np.zeros((len(histograms), max(1, classes)), dtype=np.int64)
     for row, histogram in enumerate(histograms):

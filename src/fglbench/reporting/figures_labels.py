@@ -1,4 +1,4 @@
-"""Label distributions of the partitions beside the convergence of the methods on them."""
+"""Label distributions of the partitions beside the training curves of the methods on them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,8 +25,20 @@ from fglbench.reporting.frames import complete_only, select
 
 
 def labels_and_convergence(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """A row for each dataset and number of clients: a heat map of labels for every scheme, then the curves of every
-    method for every scheme."""
+    """Draw the label heat map of every scheme, then the training curves of all methods on every scheme.
+
+    Each dataset and number of clients is one row of panels.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the panels if no partition or no curve matches.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
     owner, where = f"figure '{spec['name']}'", spec.get("where")
     partitions, curves = select(study.partitions, of_partitions(where), owner), select(study.curves, where, owner)
     if not curves.empty:

@@ -1,4 +1,4 @@
-"""Average ranks of the methods over datasets, with the methods that do not differ significantly joined by a bar."""
+"""Average ranks of the methods over datasets; bars join methods that do not differ significantly."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,15 +29,25 @@ from fglbench.reporting.frames import distinct, select
 from fglbench.reporting.palette import Style
 
 _ALPHA = 0.05
-_WIDTH = 7.2  # of the panel, in inches
+_WIDTH = 7.2  # width of the panel, in inches
 
 
 def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
-    """Average ranks on one axis, best at the left, and Nemenyi's critical difference (Demsar, JMLR 7, 2006, figure 1).
+    """Draw average ranks on one axis, best at the left, with Nemenyi's critical difference.
 
-    A dataset counts once: the ranks of its schemes and numbers of clients are averaged first, for they are not
-    independent. Only problems in which every method has a complete cell are ranked; methods that have none at all are
-    named as left out, centralised ones stand outside.
+    The figure follows Demsar, JMLR 7, 2006, figure 1. A dataset counts once: the ranks of its schemes and numbers of
+    clients are averaged first because they are not independent. Only problems in which every method has a complete cell
+    are ranked. The figure lists methods without any complete cell as left out. Centralised methods are not ranked.
+
+    Args:
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        The figure; a note replaces the axis below three methods or two datasets.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
     """
     chosen = scored(study, spec)
     chosen = chosen[~chosen["method"].isin(study.centralised)] if len(chosen) else chosen
@@ -74,7 +84,7 @@ def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def _left_out(study: StudyRecord, spec: Mapping[str, Any], chosen: pd.DataFrame) -> str:
-    """The methods that were asked for and have no complete cell."""
+    """Return the line that names the requested methods without a complete cell; "" if there are none."""
     asked = select(study.runs, spec.get("where"), f"figure '{spec['name']}'")
     asked = asked[~asked["method"].isin(study.centralised)]
     ranked = set(zip(chosen["label"], chosen["backbone"], strict=True))
@@ -84,7 +94,7 @@ def _left_out(study: StudyRecord, spec: Mapping[str, Any], chosen: pd.DataFrame)
 
 
 def _draw(axes: Axes, written: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:
-    """A row for each method: its point, with its name and rank beside it; below them the bars."""
+    """Draw one row per method, a point with name and rank, and the bars below the rows."""
     for row, (text, rank, style) in enumerate(zip(written, average, look, strict=True)):
         axes.plot([rank], [-row], color=style.colour, marker=style.marker, linestyle="none")
         axes.annotate(text, (rank, -row), (8, 0), textcoords="offset points", va="center")
@@ -101,14 +111,14 @@ def _draw(axes: Axes, written: list[str], average: np.ndarray, look: list[Style]
 
 
 def cliques(average: np.ndarray, difference: float) -> list[tuple[int, int]]:
-    """The longest runs of at least two methods whose average ranks lie within the critical difference.
+    """Return the maximal runs of at least two methods whose average ranks lie within the critical difference.
 
     Args:
-        average: ascending average ranks.
+        average: [M], average ranks in ascending order.
         difference: the critical difference.
 
     Returns:
-        (first, last) positions of each run; none lies inside another.
+        (first, last) positions of each run; no run lies inside another.
     """
     found: list[tuple[int, int]] = []
     for first, rank in enumerate(average):

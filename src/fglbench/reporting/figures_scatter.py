@@ -1,4 +1,4 @@
-"""Ours against printed, with the bands in which numbers match: the picture of a comparison."""
+"""Scatter plot of the study's numbers against the printed ones, with the tolerance bands."""
 
 import io
 from typing import NamedTuple
@@ -15,7 +15,15 @@ BANDS = ((MOST_TOLERANCE_POINTS, "#e8ecf1"), (TOLERANCE_POINTS, "#cdd5df"))
 
 
 class Point(NamedTuple):
-    """A printed number and ours: where they stand, in printed units, and whether they are told apart at all."""
+    """A printed number and the study's number.
+
+    Attributes:
+        backbone: backbone, which selects the panel.
+        problem: dataset, scheme and clients in one line, which select colour and marker.
+        printed: the paper's number, in printed units.
+        ours: the study's mean, in printed units.
+        unstable: whether the verdict is "unstable".
+    """
 
     backbone: str
     problem: str
@@ -25,11 +33,14 @@ class Point(NamedTuple):
 
 
 def scatter(points: list[Point], unit: Quantity) -> Figure:
-    """One panel for each backbone, one colour and marker for each problem; unstable points are hollow.
+    """Draw one panel for each backbone, with one colour and marker for each problem; unstable points are hollow.
 
     Args:
-        points: at least one.
-        unit: of the numbers.
+        points: at least one point.
+        unit: the quantity of the numbers.
+
+    Returns:
+        The figure.
     """
     backbones, problems = (list(dict.fromkeys(names)) for names in list(zip(*points, strict=True))[:2])
     looks = styles(problems, [""])
@@ -57,7 +68,14 @@ def scatter(points: list[Point], unit: Quantity) -> Figure:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as PNG; equal figures give equal bytes."""
+    """Return a figure as PNG; equal figures give equal bytes.
+
+    Args:
+        figure: the figure.
+
+    Returns:
+        Content of a PNG file.
+    """
     stream = io.BytesIO()
     with rc_context(LOOK):
         figure.savefig(stream, format="png", metadata={"Software": None})

@@ -1,4 +1,4 @@
-"""Rows of a study's frames: selected, grouped and ordered as tables and figures show them."""
+"""Selection, grouping and order of a study's records in tables and figures."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,18 +10,21 @@ from fglbench.records.study import FIELDS, StudyRecord
 
 
 def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> pd.DataFrame:
-    """The rows whose columns have one of the wanted values.
+    """Return the rows whose columns have one of the wanted values.
 
     Args:
         frame: any of the tidy frames.
-        where: from column name to a value or a list of values.
-        owner: who asks, for the error, such as "table 'main'".
+        where: column names, each with a value or a list of values; None for no filter.
+        owner: table or figure named in the error, such as "table 'main'".
+
+    Returns:
+        Rows of `frame`; an empty frame is returned unchanged.
 
     Raises:
         ConfigError: `where` names a column that the frame does not have.
     """
     if frame.empty:
-        # Nothing was recorded, perhaps not even the columns.
+        # An empty frame may lack even the columns.
         return frame
     chosen = frame
     for column, wanted in (where or {}).items():
@@ -32,8 +35,17 @@ def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> 
 
 
 def of_mean(rows: pd.DataFrame, mean: str) -> "pd.Series[bool]":
-    """Which rows, of one metric, split and reading, are of a client mean; `nodes` is stored only where clients share
-    nodes, and is `pooled` elsewhere."""
+    """Return which rows belong to a client mean.
+
+    `nodes` is stored only for clients that share nodes; for all other cells it equals `pooled`.
+
+    Args:
+        rows: records of one metric, split and reading.
+        mean: name of the client mean.
+
+    Returns:
+        [rows] bool, with the index of `rows`.
+    """
     kept = rows["mean"] == mean
     if mean != "nodes":
         return kept
@@ -41,7 +53,15 @@ def of_mean(rows: pd.DataFrame, mean: str) -> "pd.Series[bool]":
 
 
 def complete_only(study: StudyRecord, frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `frame` whose placement (`FIELDS`) ended well for every seed: only complete cells are averaged."""
+    """Return the rows of complete cells, whose every seed ended well; only these are averaged.
+
+    Args:
+        study: the collected records.
+        frame: any frame with the columns of `FIELDS`.
+
+    Returns:
+        Rows of `frame`.
+    """
     outcomes = study.runs[[*FIELDS, "seed", "outcome"]].drop_duplicates()
     seeds = len(as_list(study.settings.get("seeds") or [])) or 1
     counts = (
@@ -54,14 +74,30 @@ def complete_only(study: StudyRecord, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list as it is; anything else as a list of one."""
+    """Return a value as a list.
+
+    Args:
+        value: a list, a tuple, a set or a single value.
+
+    Returns:
+        The items, or a list of the single value.
+    """
     return list(value) if isinstance(value, list | tuple | set) else [value]
 
 
 def ordered(
     keys: Iterable[tuple[Any, ...]], fields: Iterable[str], order: Mapping[str, list[Any]]
 ) -> list[tuple[Any, ...]]:
-    """Distinct keys sorted field by field in the study's order; values that it does not name come last, by name."""
+    """Sort distinct keys field by field in the study's order.
+
+    Args:
+        keys: one value per field each.
+        fields: field names.
+        order: the study's order of the values of each field.
+
+    Returns:
+        Distinct keys; values without a place in `order` come last, numbers by size and texts by name.
+    """
     positions = [{value: place for place, value in enumerate(order.get(field) or [])} for field in fields]
 
     def rank(key: tuple[Any, ...]) -> list[tuple[int, float, str]]:
@@ -74,7 +110,16 @@ def ordered(
 
 
 def distinct(frame: pd.DataFrame, fields: Iterable[str], order: Mapping[str, list[Any]]) -> list[tuple[Any, ...]]:
-    """The distinct values of the fields in a frame, ordered as `ordered`, as plain Python values."""
+    """Return the distinct values of fields in a frame.
+
+    Args:
+        frame: any frame with these columns.
+        fields: column names.
+        order: the study's order of the values of each field.
+
+    Returns:
+        Keys of plain Python values, sorted as in `ordered`.
+    """
     names = list(fields)
     unique = frame[names].drop_duplicates()
     keys = zip(*(unique[name].tolist() for name in names), strict=True) if names else iter([()])
@@ -82,18 +127,42 @@ def distinct(frame: pd.DataFrame, fields: Iterable[str], order: Mapping[str, lis
 
 
 def shown(field: str, value: Any) -> str:
-    """A field's value as tables and figures print it."""
+    """Format the value of a field for tables and figures.
+
+    Args:
+        field: field name.
+        value: its value.
+
+    Returns:
+        Text, such as "10 clients" for the field `clients`.
+    """
     if field == "clients":
         return "1 client" if value == 1 else f"{value} clients"
     return str(value)
 
 
 def field_titles(fields: Iterable[str]) -> list[str]:
-    """Heads of the columns that name rows: a label is what readers call the method."""
+    """Return the heads of the columns that name rows.
+
+    Args:
+        fields: field names.
+
+    Returns:
+        The names; `label` becomes "method" unless `method` is a field as well.
+    """
     names = list(fields)
     return ["method" if name == "label" and "method" not in names else name for name in names]
 
 
 def titled(fields: Iterable[str], key: Iterable[Any], joint: str = ", ") -> str:
-    """Several values in one line, empty ones left out."""
+    """Join the values of several fields in one line.
+
+    Args:
+        fields: field names.
+        key: one value per field.
+        joint: separator.
+
+    Returns:
+        The formatted values without empty ones.
+    """
     return joint.join(shown(field, value) for field, value in zip(fields, key, strict=True) if value != "")

@@ -1,4 +1,7 @@
-"""One self-contained page per study: no request to any network; its only script fills the clipboard."""
+"""The report page of a study: one self-contained file without network requests.
+
+Its only script copies text to the clipboard.
+"""
 
 import base64
 import hashlib
@@ -53,16 +56,19 @@ DOWNLOADS = {"csv": ("CSV", "text/csv;charset=utf-8"), "tex": ("LaTeX", "applica
 
 
 def report_page(study: StudyRecord, tables_folder: Path, figures_folder: Path) -> str:
-    """The report of a study.
+    """Render the report of a study.
 
     Args:
-        study: its records.
-        tables_folder: `<table>.html` and `<table>-compared.html`, as `render.to_html` writes them; beside each of
-            them its `.csv` and `.tex`, which the page carries along.
-        figures_folder: `<figure>.png`.
+        study: the collected records.
+        tables_folder: contains `<table>` and `<table>-compared` as `.html` from `render.to_html`, and the `.csv` and
+            `.tex` files that the page embeds.
+        figures_folder: contains `<figure>.png`.
+
+    Returns:
+        The page as HTML.
 
     Raises:
-        StorageError: a table or figure that the study names is missing.
+        StorageError: a table or figure of the study is missing.
     """
     settings = study.settings
     tables = []
@@ -102,27 +108,34 @@ def report_page(study: StudyRecord, tables_folder: Path, figures_folder: Path) -
 
 
 def _part(folder: Path, stem: str) -> dict[str, Any]:
-    """One table of the page: what is shown, and its files to be downloaded."""
+    """Return one table of the page: its HTML and its files for download."""
     page = _read(folder / f"{stem}.html", "tables").decode("utf-8")
     files = [_file(f"{stem}.{suffix}", _read(folder / f"{stem}.{suffix}", "tables")) for suffix in DOWNLOADS]
     return {"table": Markup(fragment(page)), "files": files}
 
 
 def _partitions(table: Table) -> dict[str, Any]:
-    """The table of partitions, which has no files in the folder of tables."""
+    """Return the table of partitions, which has no files in the tables folder."""
     files = [_file(f"partitions.{suffix}", RENDERERS[suffix](Sheet(table)).encode("utf-8")) for suffix in DOWNLOADS]
     return {"table": html_table(table), "files": files}
 
 
 def _file(name: str, content: bytes) -> dict[str, str]:
-    """A file inside the page: its name, what the link to it says, and its address."""
+    """Return a file embedded in the page: name, text of the link, and data URL."""
     words, media_type = DOWNLOADS[name.rpartition(".")[2]]
     address = f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"
     return {"name": name, "words": words, "address": address}
 
 
 def outcome_counts(runs: pd.DataFrame) -> list[tuple[str, int]]:
-    """(meaning, number of runs) of every outcome that occurs. A run shown in several columns counts once."""
+    """Count the runs of every outcome.
+
+    Args:
+        runs: the frame `runs` of a study. A run in several columns of tables counts once.
+
+    Returns:
+        (meaning, number of runs) of the outcomes that occur, "ok" first.
+    """
     once = runs.drop_duplicates(["cell", "seed"])
     counts = once["outcome"].value_counts()
     known = {"ok": "ok", **{state: outcome.meaning for state, outcome in OUTCOMES.items()}}
@@ -130,14 +143,14 @@ def outcome_counts(runs: pd.DataFrame) -> list[tuple[str, int]]:
 
 
 def _versions(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Versions and mode of all runs; it is said where runs differ in torch or mode, which may move numbers."""
+    """Return versions and mode of all runs, with a remark if runs differ in torch or mode, which may change results."""
     found = flattened(settings.get("versions") or {})
     mixed = {name for name, text in found if name in ("torch", "mode") and ", " in text}
     return [(name, f"{text} (runs differ; run.json has each one's)" if name in mixed else text) for name, text in found]
 
 
 def _facts(study: StudyRecord) -> list[tuple[str, str]]:
-    """What the study covers, in a few numbers."""
+    """Return the size of the study: numbers of datasets, schemes, client counts, methods and seeds."""
     facts = []
     for name, words in (
         ("dataset", "datasets"),
@@ -175,7 +188,7 @@ def _read(path: Path, stage: str) -> bytes:
 
 
 def _paragraphs(notes: Any) -> list[Markup]:
-    """Escaped; what stands in backticks is code."""
+    """Return the escaped paragraphs of the notes; text in backticks becomes code."""
     if not notes:
         return []
     texts = notes if isinstance(notes, list) else str(notes).split("\n\n")

@@ -1,7 +1,7 @@
-"""Which cells of a table are best and second, and which cannot be told from the best.
+"""Marks of table cells: best, second, and not separable from the best.
 
-Cells of the same dataset, scheme and number of clients compete, whether they share a column or a row; centralised
-methods see all data and stand outside the competition.
+Cells of the same dataset, scheme and number of clients compete, in a column or in a row. Centralised methods see all
+data and do not compete.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,19 @@ ALIKE = "≈"
 
 
 def with_marks(cells: list[list[TableCell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[TableCell]]:
-    """Best and second among the complete cells of each problem, compared as printed; with `separable` in the table's
-    entry, what the test does not separate from the best at that level has the mark `ALIKE`."""
+    """Mark the best and the second cell of each problem, compared at the printed precision.
+
+    With `separable` in the table's entry, cells that the test does not separate from the best at this level get the
+    mark `ALIKE`. Only complete cells take part.
+
+    Args:
+        cells: [rows][columns].
+        spec: the table's entry in `study.json`.
+        unit: the quantity that the table shows; without a better direction nothing is marked.
+
+    Returns:
+        [rows][columns], with marks.
+    """
     if unit.better is None:
         return cells
     names = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
@@ -40,7 +51,14 @@ def with_marks(cells: list[list[TableCell]], spec: Mapping[str, Any], unit: Quan
 
 
 def competes(cell: TableCell) -> bool:
-    """Whether a cell is in the competition at all: recorded, and not of the centralised upper bound."""
+    """Return whether a cell takes part in the comparison.
+
+    Args:
+        cell: a cell of a table.
+
+    Returns:
+        True if the cell is recorded and its method is not centralised.
+    """
     return bool(cell.place) and not cell.place["centralised"]
 
 
@@ -54,9 +72,10 @@ def _ranked(rivals: list[TableCell], digits: int, better: str) -> list[TableCell
 
 
 def _tested(rivals: list[TableCell], level: float | None, better: str) -> list[TableCell]:
-    """The rivals, each with its test against the best, and marked where that does not separate them.
+    """Add to each rival its test against the best, and mark the rivals that the test does not separate from it.
 
-    The p-values are adjusted over all rivals tested. What is printed like the best has its mark already.
+    The p-values are adjusted over all tested rivals. Cells with the printed number of the best are marked as best
+    instead.
     """
     means = [cell.mean for cell in rivals if cell.mean is not None]
     if level is None or not means:

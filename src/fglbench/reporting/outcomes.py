@@ -1,11 +1,16 @@
-"""How a run may end, and the symbol that tables print where it did not end well."""
+"""Outcomes of runs, and the symbols that tables print for runs without a number."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class Outcome(NamedTuple):
-    """One way of having no number: the printed symbol and its meaning in a legend."""
+    """One reason for a missing number.
+
+    Attributes:
+        symbol: printed symbol.
+        meaning: text of the legend.
+    """
 
     symbol: str
     meaning: str
@@ -24,6 +29,13 @@ OUTCOMES = {
 
 
 def symbols(states: Iterable[str]) -> str:
-    """The symbols of the given states in the fixed order of `OUTCOMES`, each once."""
+    """Return the symbols of outcomes.
+
+    Args:
+        states: names of outcomes, with repetitions.
+
+    Returns:
+        Each symbol once, in the order of `OUTCOMES`.
+    """
     present = set(states)
     return "".join(outcome.symbol for state, outcome in OUTCOMES.items() if state in present)

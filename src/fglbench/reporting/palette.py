@@ -1,8 +1,8 @@
-"""Colours and markers that stay with a method in all figures of a study.
+"""Colours, markers and dashes of the methods, the same in all figures of a study.
 
-The colours are those of Okabe and Ito, distinct for the common kinds of colour blindness, the black one last; after
-eight methods the colours come again with another marker and dash. The dash tells the backbone, too: twice the colours
-and four backbones stay apart.
+The colours follow Okabe and Ito, are distinct for the common kinds of colour blindness, and end with black. After eight
+methods the colours repeat with another marker and dash. The dash also shows the backbone: two cycles of colours and
+four backbones stay distinct.
 """
 
 from typing import NamedTuple
@@ -15,13 +15,29 @@ DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (8, 2)), (0, (8, 2, 2, 2))
 
 
 class Style(NamedTuple):
+    """Colour, marker and dash of one series.
+
+    Attributes:
+        colour: hexadecimal RGB.
+        marker: marker of matplotlib.
+        dash: line style of matplotlib.
+    """
+
     colour: str
     marker: str
     dash: Dash
 
 
 def styles(labels: list[str], backbones: list[str]) -> dict[tuple[str, str], Style]:
-    """The style of each (label, backbone): colour and marker by label, dash by backbone."""
+    """Assign a style to each pair of label and backbone.
+
+    Args:
+        labels: labels of methods, in the study's order.
+        backbones: labels of backbones, in the study's order.
+
+    Returns:
+        Styles by (label, backbone): colour and marker by label, dash by backbone.
+    """
     found = {}
     for place, label in enumerate(labels):
         turn, colour = divmod(place, len(COLOURS))

@@ -1,4 +1,4 @@
-"""The clients of a study's partitions in one table: communities, anchors, nodes and edges, each beside the printed one.
+"""The table of the clients' sizes: communities, anchors, nodes and edges, each beside the printed value.
 
 Source: Fed-GALA, table 4.2.
 """
@@ -23,20 +23,24 @@ QUANTITIES = {
     "edges": "avg_edges",
     "anchors / nodes": "anchor_ratio",
 }
-"""What is told of a partition, and its metric in reference files."""
+"""Quantities of a partition, each with its metric in reference files."""
 
 _DIGITS = {"communities": 1, "anchors": 1, "nodes": 1, "edges": 1, "anchors / nodes": 3}
 _NONE = "–"
 
 
 def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
-    """One row per (dataset, scheme, clients), in the study's order; with a reference, a printed number follows each of
-    ours.
+    """Build the table with one row per (dataset, scheme, clients), in the study's order.
+
+    With a reference, the printed value follows each value of the study.
 
     Args:
-        study: the records.
+        study: the collected records.
         spec: the table's entry in `study.json`: name, title, where, reference.
-        reference: as `reference.load_reference` reads it, or None.
+        reference: the frame from `reference.load_reference`, or None.
+
+    Returns:
+        The table; values are means over the clients of a partition, with standard deviation over seeds.
 
     Raises:
         ConfigError: `where` names an unknown field.
@@ -77,7 +81,7 @@ def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference
 
 
 def _ours(part: pd.DataFrame) -> dict[str, str]:
-    """Of one partition the mean over its clients, over seeds."""
+    """Return the mean over the clients of one partition, summarised over seeds."""
     counted = [name for name in QUANTITIES if name in part and part[name].notna().all()]
     seeds = part.groupby("seed")[counted].mean()
     if "anchors" in seeds:

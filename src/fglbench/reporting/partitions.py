@@ -1,4 +1,4 @@
-"""The partitions of a study in one table: sizes, missing links, and how different the clients' labels are."""
+"""The table of a study's partitions: sizes, cut edges and label distances between clients."""
 
 from typing import Any
 
@@ -21,7 +21,14 @@ COLUMNS = (
 
 
 def partition_table(study: StudyRecord) -> Table:
-    """One row per (dataset, scheme, clients), over all seeds."""
+    """Build the table with one row per (dataset, scheme, clients), over all seeds.
+
+    Args:
+        study: the collected records.
+
+    Returns:
+        The table, in the study's order.
+    """
     frame = study.partitions
     keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
     parts = {} if frame.empty else {tuple(key): part for key, part in frame.groupby(list(PROBLEM), sort=False)}

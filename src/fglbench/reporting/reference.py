@@ -1,4 +1,4 @@
-"""The numbers that a paper prints, read from its reference file."""
+"""Printed numbers of a paper, read from its reference file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +18,21 @@ SAME = {"dataset": "dataset", "scheme": "partition", "clients": "clients", "meth
 
 @dataclass(frozen=True)
 class Printed:
-    """One printed number, in percent where the metric is one; `value` is None where the paper prints a word, which is
-    then the note."""
+    """One printed number.
+
+    Attributes:
+        dataset: name in the paper.
+        method: name in the paper's reference file.
+        backbone: name of the backbone; "" if the paper names none.
+        variant: ablation; "" for the method itself.
+        partition: partition scheme; "" if the paper names none.
+        clients: number of clients; None if the paper names none.
+        value: the number, in percent for metrics with the unit %; None if the paper prints a word, which `note` then
+            holds.
+        std: printed standard deviation, in the unit of `value`; None if not printed.
+        n: number of runs; None if not printed.
+        note: remark of the reference file; "" for none.
+    """
 
     dataset: str
     method: str
@@ -34,12 +47,18 @@ class Printed:
 
     @property
     def names(self) -> dict[str, str]:
-        """What a method of a study must be printed as to have this number."""
+        """Method, backbone and variant, for comparison with the names that `named_by` returns."""
         return {"method": self.method, "backbone": self.backbone, "variant": self.variant}
 
 
 def load_reference(path: Path) -> pd.DataFrame:
-    """A reference file as text columns, empty where nothing is printed.
+    """Load a reference file.
+
+    Args:
+        path: CSV file with the columns `COLUMNS`.
+
+    Returns:
+        One row per printed number; all columns are text, "" for missing entries.
 
     Raises:
         StorageError: the file is missing, is not CSV, or lacks a column.
@@ -55,11 +74,19 @@ def load_reference(path: Path) -> pd.DataFrame:
 
 
 def printed_numbers(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Printed]:
-    """The printed numbers that a table is compared with, in the order of the file.
+    """Return the printed numbers that a table is compared with.
 
-    They are those of the table's `reference.table` and metric that pass `reference.where` (columns of the file) and, in
-    the fields that it does not name, the table's own `where`. Variants (ablations) are left out unless a method of the
-    study is printed as one or `reference.where` names them.
+    They have the table's `reference.table` and metric, and pass `reference.where` (columns of the file). The table's
+    own `where` applies to the fields that `reference.where` does not name. Variants (ablations) are left out, except
+    those that a method of the study is printed as or that `reference.where` names.
+
+    Args:
+        study: the collected records.
+        spec: a table's entry in `study.json` that has a `reference`.
+        reference: the frame from `load_reference`.
+
+    Returns:
+        Numbers in the order of the file.
 
     Raises:
         ConfigError: no such table, or an unknown column.
@@ -109,26 +136,41 @@ def _printed(row: Mapping[Any, str]) -> Printed:
 
 
 def _asked(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list[Any] | None) -> bool:
-    """Whether a filter of labels keeps a number: all but those which another label of the study stands for."""
+    """Return whether a filter of labels keeps a number; it drops numbers that only other labels stand for."""
     standing = [label for label, names in ours if names == number.names]
     return labels is None or not standing or any(label in labels for label in standing)
 
 
 def own_places(study: StudyRecord) -> list[tuple[dict[str, Any], dict[str, str]]]:
-    """`label`, `method` and `backbone` of all that was run, in the study's order, each with what it is printed as."""
+    """Return all methods and backbones that a study has run.
+
+    Args:
+        study: the collected records.
+
+    Returns:
+        (place, names) in the study's order: `label`, `method` and `backbone`, and the paper's names from `named_by`.
+    """
     places = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
     return [(place, named_by(study, place)) for place in places]
 
 
 def named_by(study: StudyRecord, place: Mapping[str, Any]) -> dict[str, str]:
-    """Method, backbone and variant under which the paper prints what stands at a place of ours."""
+    """Return the names under which the paper prints a place of the study.
+
+    Args:
+        study: the collected records.
+        place: `label`, `method` and `backbone`.
+
+    Returns:
+        `method`, `backbone` and `variant`; `variant` is "" for the method itself.
+    """
     backbone = study.name("backbone", place["backbone"])
     own = {"method": place["method"], "backbone": backbone, "variant": ""}
     return own | {name: value for name, value in study.printed.get(place["label"], {}).items() if name in own}
 
 
 def _passes(number: Printed, name: str, wanted: list[Any], wish: Mapping[str, Any], central: list[str]) -> bool:
-    # A centralised run has no partition: what the paper prints beside it only names the table's setting.
+    # A centralised run has no partition, so the scheme and clients printed beside it only name the table's setting.
     if number.method in central and name in ("scheme", "clients"):
         return True
     seen = getattr(number, SAME[name])
@@ -138,5 +180,13 @@ def _passes(number: Printed, name: str, wanted: list[Any], wish: Mapping[str, An
 
 
 def base_dataset(name: str, wish: Mapping[str, Any]) -> str:
-    """A dataset's name in the paper: the largest connected component stands for the dataset, unless `exact` is set."""
+    """Return the name of a dataset in the paper.
+
+    Args:
+        name: name of the dataset in the suite.
+        wish: the table's `reference`.
+
+    Returns:
+        The name without "-lcc" (largest connected component), or the name itself if `exact` is set.
+    """
     return name if wish.get("exact") else name.removesuffix("-lcc")

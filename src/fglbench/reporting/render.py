@@ -1,4 +1,4 @@
-"""Tables in CSV, Markdown, LaTeX and HTML, each with its own escaping."""
+"""Output of tables as CSV, Markdown, LaTeX and HTML, each with its own escaping."""
 
 import csv
 import io
@@ -48,18 +48,39 @@ _LATEX = {
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown (with tables, HTML and mathematics) shows as it is, on one line."""
+    """Escape a text for Markdown with tables, HTML and mathematics.
+
+    Args:
+        text: any text.
+
+    Returns:
+        One line, which Markdown shows as `text` with single spaces.
+    """
     one_line = " ".join(text.split())
     return _MARKDOWN.sub(r"\\\1", one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it is, with this package's symbols as commands of plain LaTeX."""
+    """Escape a text for LaTeX.
+
+    Args:
+        text: any text.
+
+    Returns:
+        One line with commands of plain LaTeX for the symbols of this package.
+    """
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
 def to_csv(table: Table) -> str:
-    """Numbers to 12 digits: per column its mean, deviation, n and outcome. No caption: it would not be CSV."""
+    """Render a table as CSV: mean, standard deviation, n and outcome of every column.
+
+    Args:
+        table: the table; its caption is left out because CSV has no place for it.
+
+    Returns:
+        CSV with a header line; numbers have 12 significant digits.
+    """
     stream = io.StringIO()
     names = list(dict.fromkeys(name for record in table.data for name in record))
     writer = csv.DictWriter(stream, names or table.row_fields, lineterminator="\n")
@@ -73,7 +94,14 @@ def _csv_value(value: Any) -> Any:
 
 
 def to_markdown(table: Table) -> str:
-    """GitHub-flavoured Markdown: title, caption, table, legend, notes."""
+    """Render a table as GitHub-flavoured Markdown.
+
+    Args:
+        table: the table.
+
+    Returns:
+        Title, caption, table, legend and notes.
+    """
     heads = [*table.row_fields, *(", ".join(head) or "value" for head in table.columns)]
     lines = [f"**{escape_markdown(table.title)}**", "", escape_markdown(" ".join(table.caption)), ""]
     lines.append("| " + " | ".join(map(escape_markdown, heads)) + " |")
@@ -89,7 +117,14 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A `table` environment that needs the package booktabs."""
+    """Render a table as a LaTeX `table` environment, which needs the package booktabs.
+
+    Args:
+        table: the table.
+
+    Returns:
+        LaTeX with title and caption above, legend and notes below.
+    """
     below = " ".join([*([_legend(table)] if table.legend else []), *table.notes])
     lines = [
         r"% Needs \usepackage{booktabs}.",
@@ -127,13 +162,21 @@ def _latex_heads(table: Table) -> list[str]:
 
 
 def _latex_row(cells: list[str]) -> str:
-    # After the end of the row above LaTeX reads these two as an option of it.
+    # LaTeX reads "*" and "[" at the start of a row as an option of the row above.
     guard = "{}" if cells[0].startswith(("*", "[")) else ""
     return guard + " & ".join(cells) + r" \\"
 
 
 def spanned(table: Table, level: int) -> list[tuple[str, int]]:
-    """The column heads of one level with their widths: neighbours under the same upper heads are one."""
+    """Return the column heads of one level; neighbours with the same upper heads are merged.
+
+    Args:
+        table: the table.
+        level: position among the column fields, from 0 at the top.
+
+    Returns:
+        (text, number of columns) of each head.
+    """
     spans: list[tuple[tuple[str, ...], int]] = []
     for head in table.columns:
         key = head[: level + 1]
@@ -146,7 +189,11 @@ def spanned(table: Table, level: int) -> list[tuple[str, int]]:
 
 @cache
 def environment() -> Environment:
-    """The page templates; everything put into them is escaped."""
+    """Return the Jinja environment of the page templates, which escapes all values.
+
+    Returns:
+        The environment, created once per process.
+    """
     loader = PackageLoader("fglbench.reporting", "templates")
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -155,17 +202,39 @@ def environment() -> Environment:
 
 
 def to_html(table: Table) -> str:
-    """A small page of its own; `fragment` gives the part that the report embeds."""
+    """Render a table as a page of its own.
+
+    Args:
+        table: the table.
+
+    Returns:
+        HTML; `fragment` extracts the part that the report embeds.
+    """
     return page(table.title, html_table(table))
 
 
 def page(title: str, content: Markup) -> str:
-    """A page of its own around trusted content."""
+    """Render a page around trusted content.
+
+    Args:
+        title: title of the page; it is escaped.
+        content: escaped HTML.
+
+    Returns:
+        HTML.
+    """
     return environment().get_template("table_page.html.j2").render(title=title, content=content)
 
 
 def html_table(table: Table) -> Markup:
-    """The table alone, all of its text escaped."""
+    """Render a table as an HTML fragment.
+
+    Args:
+        table: the table.
+
+    Returns:
+        HTML with all text escaped.
+    """
     groups: list[tuple[tuple[str, ...], list[tuple[str, list[TableCell]]]]] = []
     for key, row in zip(table.rows, table.cells, strict=True):
         if not groups or groups[-1][0] != key[:-1]:
@@ -186,7 +255,14 @@ def html_table(table: Table) -> Markup:
 
 
 def fragment(page: str) -> str:
-    """What is inside a page made by `page`: trusted, since all of its text was escaped there."""
+    """Extract the content of a page from `page`.
+
+    Args:
+        page: HTML from `page`.
+
+    Returns:
+        HTML, trusted because `page` escaped all text.
+    """
     return page.partition('<body class="single">\n')[2].partition("</body>")[0]
 
 

@@ -1,4 +1,4 @@
-"""What one file of the tables stage holds, in its four formats: a table and what stands around it."""
+"""Content of one file of the tables stage: a table with its accompanying tables and picture, in four formats."""
 
 import base64
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from fglbench.reporting.cells import Table
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that pages show.
+    """A figure on a page.
 
     Attributes:
-        draw: gives the PNG; called only where it is shown, since drawing takes its time.
-        words: below it.
+        draw: returns the PNG; called only for HTML because drawing is slow.
+        words: caption below the figure.
     """
 
     draw: Callable[[], bytes]
@@ -29,10 +29,10 @@ class Sheet:
     """The content of `<table>.{csv,md,tex,html}`.
 
     Attributes:
-        table: the table itself; its records are the CSV.
-        above: a shorter one that is read first.
-        picture: between the two.
-        folded: a longer one below; a page shows it on demand, LaTeX and a terminal leave it out.
+        table: the main table, whose records are the CSV.
+        above: a shorter table shown first; None for none.
+        picture: figure between `above` and `table`; None for none.
+        folded: a longer table below; the page folds it, and LaTeX and the terminal leave it out.
     """
 
     table: Table
@@ -42,7 +42,7 @@ class Sheet:
 
     @property
     def shown(self) -> list[Table]:
-        """The tables that are read at once."""
+        """The tables that are always visible: `above`, if present, and `table`."""
         return [table for table in (self.above, self.table) if table]
 
 

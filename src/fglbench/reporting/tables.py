@@ -1,4 +1,4 @@
-"""From records to a table: which cells exist, what they print, and which of them are best."""
+"""Tables from records: cells, their printed text and their marks."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,18 +21,21 @@ Key = tuple[Any, ...]
 
 
 def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
-    """A table of a study.
+    """Build a table of a study.
 
-    A cell is averaged only where every seed ended well; a partly failed one prints how many did. `marks` says which
-    cells are best.
+    A cell is averaged only if every seed ended well; a cell with failed seeds prints how many ended well. `marks`
+    selects the best cells.
 
     Args:
-        study: the records.
+        study: the collected records.
         spec: the table's entry in `study.json`: name, title, rows, columns, metric, split, reading, mean, where,
             better, separable, percent, digits.
 
+    Returns:
+        The table, with rows and columns in the study's order.
+
     Raises:
-        ConfigError: an unknown column or metric, or cells that would mix several datasets, schemes, client counts,
+        ConfigError: an unknown column or metric, or a cell that would mix several datasets, schemes, client counts,
             methods, backbones or labels.
     """
     row_fields, column_fields = list(spec["rows"]), list(spec["columns"])
@@ -65,12 +68,21 @@ def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
 
 
 def printed(mean: float, std: float | None, digits: int) -> str:
-    """ "80.7 ± 0.3", or "80.7" where there is no deviation."""
+    """Format a mean with its standard deviation.
+
+    Args:
+        mean: in printed units.
+        std: in printed units; None for no deviation.
+        digits: decimals.
+
+    Returns:
+        Text, such as "80.7 ± 0.3", or "80.7" without a deviation.
+    """
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std is not None else "")
 
 
 def _seed_rows(runs: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per (cell placement, seed) with its outcome and `value`, NaN where the run has none."""
+    """Return one row per cell placement and seed, with its outcome and `value`, NaN for a run without a value."""
     chosen = select(runs, spec.get("where"), f"table '{spec['name']}'")
     keys = [*FIELDS, "seed", "cell"]
     metric = chosen[chosen["metric"] == spec["metric"]]
@@ -88,7 +100,7 @@ def _seed_rows(runs: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _grouped(frame: pd.DataFrame, fields: list[str]) -> dict[Key, pd.DataFrame]:
-    # A list of one field still gives tuples as keys.
+    # pandas gives tuples as keys even for a list of one field.
     return {tuple(key): group for key, group in frame.groupby(fields, sort=False)} if len(frame) else {}
 
 
@@ -99,7 +111,7 @@ def _heads(fields: list[str], keys: list[Key]) -> list[tuple[str, ...]]:
 def _cell(
     group: pd.DataFrame | None, study: StudyRecord, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]
 ) -> TableCell:
-    """The cell of one group of seed rows, not yet marked."""
+    """Return the cell of one group of seed rows, without marks."""
     if group is None:
         return TableCell(text=OUTCOMES["not_run"].symbol, state="not_run", seeds=len(seeds))
     _refuse_mixtures(group, spec)
@@ -168,7 +180,7 @@ def _refuse_mixtures(group: pd.DataFrame, spec: Mapping[str, Any]) -> None:
 
 
 def _with_sizes(cells: list[list[TableCell]]) -> list[list[TableCell]]:
-    """Adds "(n)" to every complete cell where they do not all have the same number of seeds."""
+    """Add "(n)" to every complete cell if their numbers of seeds differ."""
     if len({cell.n for row in cells for cell in row if cell.state == "ok"}) < 2:
         return cells
     return [
@@ -179,8 +191,11 @@ def _with_sizes(cells: list[list[TableCell]]) -> list[list[TableCell]]:
 def _data(
     fields: list[str], rows: list[Key], columns: list[tuple[str, ...]], cells: list[list[TableCell]], tested: bool
 ) -> list[dict[str, Any]]:
-    """Plain records for CSV: one per row, with mean, deviation, n and outcome of every column; where cells are tested
-    against the best, with the paired difference, its deviation and the adjusted p-value."""
+    """Return plain records for CSV, one per row, with mean, standard deviation, n and outcome of every column.
+
+    If cells are tested against the best, records also have the paired difference, its deviation and the adjusted
+    p-value.
+    """
     records = []
     for key, row in zip(rows, cells, strict=True):
         record: dict[str, Any] = dict(zip(fields, key, strict=True))

@@ -1,4 +1,4 @@
-"""Tables for a terminal."""
+"""Output of tables for a terminal."""
 
 import io
 
@@ -9,14 +9,19 @@ from rich.text import Text
 
 from fglbench.reporting.cells import Table
 
-_FRAME = 3  # a column's borders and padding
+_FRAME = 3  # characters of a column's border and padding
 
 
 def to_text(table: Table, width: int = 120, colour: bool = False) -> str:
-    """A table as text; one that is wider than `width` characters is printed as several with the same row heads.
+    """Render a table as text.
 
     Args:
-        colour: with the marks of best and second as bold and underlined, for a terminal.
+        table: the table.
+        width: characters per line; a wider table is split into several with the same row heads.
+        colour: whether to use the terminal's styles, which show the marks of best and second in bold and underlined.
+
+    Returns:
+        Title, table, caption, legend and notes.
     """
     stream = io.StringIO()
     console = Console(
@@ -41,7 +46,7 @@ def _grid(table: Table, columns: list[int]) -> RichTable:
     grid = RichTable(header_style="bold")
     for name in table.row_fields:
         grid.add_column(Text(name), no_wrap=True)
-    # Rich drops spaces at an end, so it cannot keep the room for a mark: columns come with theirs.
+    # Rich drops trailing spaces, so each text is padded here to leave space for the marks.
     for column in columns:
         head = [_padded(line, _width(table, column)) for line in table.columns[column]]
         grid.add_column(Text("\n".join(head)), no_wrap=True)
@@ -54,7 +59,7 @@ def _grid(table: Table, columns: list[int]) -> RichTable:
 
 
 def _texts(table: Table, column: int) -> list[Text]:
-    """The cells of a column, numbers below each other and marks behind them."""
+    """Return the cells of a column, with aligned numbers and marks after them."""
     room, width = _room(table, column), _width(table, column)
     texts = []
     for cell in (row[column] for row in table.cells):
@@ -69,7 +74,7 @@ def _padded(text: str, width: int) -> str:
 
 
 def _room(table: Table, column: int) -> int:
-    """Characters that the marks of a column take."""
+    """Return the number of characters that the marks of a column take."""
     return 2 if any(row[column].mark for row in table.cells) else 0
 
 
@@ -79,7 +84,7 @@ def _width(table: Table, column: int) -> int:
 
 
 def _blocks(table: Table, width: int) -> list[list[int]]:
-    """Columns that fit side by side, as many as possible in each block and at least one."""
+    """Split the columns into blocks that fit the width, with at least one column in each."""
 
     def widest(texts: list[str]) -> int:
         return max(map(cell_len, texts), default=0) + _FRAME

@@ -1,1 +1,1 @@
-"""Devices, child processes, memory: what a process asks of its machine."""
+"""Devices, child processes, memory and terminal output of a process."""

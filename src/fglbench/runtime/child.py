@@ -1,8 +1,8 @@
-"""A function in a process of its own, so that its memory, a crash and an endless run stay its own.
+"""Run a function in a child process, so that its memory, crashes and endless runs do not affect the parent.
 
 The child is `python -m fglbench.runtime.child MODULE:FUNCTION EVENTS`. It reads its arguments as JSON from standard
-input and writes what its parent must know as lines of JSON to the file descriptor EVENTS. It ends when its parent does,
-however that ends. Pipes are all that it needs: no semaphores and no shared memory, which a container may not have.
+input, and writes its events and result as lines of JSON to the file descriptor EVENTS. It ends when its parent ends,
+for any reason. It uses pipes only: semaphores and shared memory are not available in every container.
 """
 
 import faulthandler
@@ -29,22 +29,24 @@ from fglbench.runtime.processes import die_with
 from fglbench.runtime.terminal import show_anything
 
 COMMAND = [sys.executable, "-P", "-m", "fglbench.runtime.child"]
-_POLL_S = 0.5  # how long a child that ended without closing its end of the pipe stays unnoticed
+_POLL_S = 0.5  # longest time until the end of a child whose pipe stays open is noticed
 
 Event = dict[str, Any]
 
 
 @dataclass
 class Ended:
-    """How a child ended.
+    """How a child process ended.
 
     Attributes:
-        status: its exit status; minus the number of the signal that ended it.
-        value: what the function returned; None where it did not return.
-        error: what it raised, as text: of the suite's own errors the message, of others the type as well.
-        kind: the class of what it raised; "" where that is none of the suite's own.
-        out_of_memory: memory ran out, or the process was killed as the system does where it runs out.
-        overdue: it was ended because it took too long.
+        status: exit status of the process, or minus the number of the signal that ended it.
+        value: the function's return value; None if it did not return.
+        error: text of the exception that the function raised, with its type unless it is a FglbenchError; None if it
+            raised none.
+        kind: name of the exception's class if it is a FglbenchError; "" otherwise.
+        out_of_memory: whether memory ran out, or the process ended by SIGKILL, which is how the system ends a process
+            when memory runs out.
+        overdue: whether the process was ended because it took too long.
     """
 
     status: int = 0
@@ -60,7 +62,11 @@ class Ended:
         return f"ended with exit status {self.status}" + (f" ({self.error})" if self.error else "")
 
     def known(self) -> FglbenchError | None:
-        """The error of the suite that the function raised, to be raised again; None where it raised none."""
+        """Return the exception that the function raised, to be raised again in this process.
+
+        Returns:
+            An exception of the same class, or a FglbenchError; None if the function raised no FglbenchError.
+        """
         if not self.kind:
             return None
         kinds = {kind.__name__: kind for kind in (DataError, ResourceError, PartitionError, StorageError, DiskError)}
@@ -75,15 +81,18 @@ def run_in_child(
     overdue: Callable[[], bool] = lambda: False,
     quiet: bool = False,
 ) -> Ended:
-    """`function(**arguments)` in a child process, followed to its end.
+    """Run `function(**arguments)` in a child process and wait until it ends.
 
     Args:
-        function: at the top level of a module that can be imported by name. One with a parameter `report` is given a
-            function that sends an event, as keywords, to `on_event`.
-        arguments: fit for JSON.
-        on_event: is told of each event as it comes.
-        overdue: asked every half second, and after each event; true ends the child.
-        quiet: its output is dropped.
+        function: at the top level of a module that can be imported by name. If it has a parameter `report`, it gets a
+            function that sends its keyword arguments as an event to `on_event`.
+        arguments: values that JSON can encode.
+        on_event: called with each event as it arrives.
+        overdue: called after each event, and after every half second without one; True ends the child.
+        quiet: whether to discard the child's standard output and standard error.
+
+    Returns:
+        How the child ended, with the function's return value or error.
     """
     ended = Ended()
 
@@ -97,7 +106,7 @@ def run_in_child(
 
     reading, writing = os.pipe()
     output = subprocess.DEVNULL if quiet else None
-    # A session of its own: a Ctrl-C in the terminal ends this process, and by that the child, which records nothing.
+    # In its own session, the child gets no Ctrl-C: it ends with its parent and records nothing.
     child = subprocess.Popen(
         [*COMMAND, f"{function.__module__}:{function.__qualname__}", str(writing)],
         stdin=subprocess.PIPE,
@@ -138,20 +147,31 @@ def run_in_child(
 
 
 def after(seconds: float) -> Callable[[], bool]:
-    """For `overdue`: whether so many seconds passed since this call."""
+    """Return a function for `overdue` that limits the child's time.
+
+    Args:
+        seconds: the time limit, from now.
+
+    Returns:
+        A function that returns whether the limit has passed.
+    """
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
 
 
 def python_path() -> str:
-    """PYTHONPATH with which another process imports the package that this one uses."""
+    """Return the PYTHONPATH with which another process imports this copy of the package.
+
+    Returns:
+        The folder of the package, then the other entries of the current PYTHONPATH.
+    """
     source = str(Path(fglbench.__file__).parents[1])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([source, *(path for path in paths if path and path != source)])
 
 
 def leave() -> NoReturn:
-    """Ends a child at once, with exit status 1."""
+    """Exit the child process at once, with exit status 1."""
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -159,11 +179,11 @@ def leave() -> NoReturn:
 
 
 def nothing() -> None:
-    """Does nothing: whether a child can be started at all is known when it returns."""
+    """Do nothing; run in a child to check that child processes can be started."""
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:
-    """Ends a child and whatever it started."""
+    """Kill a child and all processes of its session."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
 
@@ -189,7 +209,7 @@ def _main(place: str, events: int) -> None:
         kind = type(error).__name__ if known else ""
         report(raised=text, kind=kind, out_of_memory=is_out_of_memory(error))
         if not known:
-            with suppress(OSError):  # the log may be on a disk that is full
+            with suppress(OSError):  # the disk of the log may be full
                 traceback.print_exc()
         leave()
 

@@ -1,9 +1,9 @@
-"""Which card a training job uses: one job a card, or a set number, by locks that die with their job.
+"""Assignment of GPUs to training jobs: each job claims one GPU with a file lock that ends with the job.
 
-A job claims its card before torch is loaded and sees that one alone (`CUDA_VISIBLE_DEVICES`), so code never names a
-device number. Snakemake's `--resources gpu=N` says how many jobs run at once; the locks say which card each of them
-has, also between two workflows on one machine. The card that a scheduler gave to the job is left as it is; where it
-gave several, jobs claim among these.
+A job claims its GPU before torch is loaded and sees only that one (`CUDA_VISIBLE_DEVICES`), so no code contains a
+device number. By default a GPU serves one job; a larger number can be set. Snakemake's `--resources gpu=N` limits the
+number of jobs at the same time; the locks decide which GPU each job uses, also between two workflows on one machine. If
+a scheduler gave the job one GPU, the job uses it without a lock. If it gave several, jobs claim among these.
 """
 
 import os
@@ -21,19 +21,25 @@ from fglbench.errors import FglbenchError
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
 _POLL_S = 0.2
-# Whatever TMPDIR says: jobs with folders for temporary files of their own must find each other's locks.
+# TMPDIR is ignored, because jobs with different temporary folders must find each other's locks.
 _LOCKS = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
 
 
 class DeviceError(FglbenchError):
-    """No card where one was asked for."""
+    """A GPU was requested, but none is available."""
 
 
 def list_devices(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The cards that this process may use, as `CUDA_VISIBLE_DEVICES` names them; asks nvidia-smi, never torch.
+    """List the GPUs that this process may use; it runs nvidia-smi and never loads torch.
 
-    A value of `CUDA_VISIBLE_DEVICES` that is set already restricts them, as CUDA reads it: by index or by the beginning
-    of a UUID, up to the first that is no card. Parts of cards (MIG) are taken as they are named.
+    `CUDA_VISIBLE_DEVICES` restricts the list as it does for CUDA: entries are indices or the beginnings of UUIDs, and
+    the first invalid entry ends the list. Entries that start with "MIG-" (parts of a GPU) are kept as they are.
+
+    Args:
+        environment: the environment variables.
+
+    Returns:
+        UUIDs of GPUs and names of MIG devices; empty if nvidia-smi is missing or fails.
     """
     try:
         listed = subprocess.run(
@@ -60,24 +66,31 @@ def list_devices(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def given_by_scheduler(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a scheduler chose this job's cards, one or more."""
+    """Return whether a scheduler, such as Slurm, chose the GPUs of this job.
+
+    Args:
+        environment: the environment variables.
+
+    Returns:
+        True if `CUDA_VISIBLE_DEVICES` and the job number of a scheduler are set.
+    """
     return VARIABLE in environment and any(name in environment for name in _SCHEDULERS)
 
 
 @contextmanager
 def claimed_device(device: str, jobs_per_card: int = 1, folder: Path | None = None) -> Iterator[str | None]:
-    """Claims a card for this process and makes it the only visible one; waits while all are taken.
+    """Claim a GPU for this process and make it the only visible one; wait while all are taken.
 
     Args:
-        device: "auto" (a card where there is one), "cuda" (a card or an error) or "cpu" (none is visible).
-        jobs_per_card: how many jobs may hold one card; all cards get a first job before one gets a second.
-        folder: where the locks are; all jobs of one machine and user must name the same.
+        device: "auto" (a GPU if there is one), "cuda" (a GPU or an error) or "cpu" (no GPU is visible).
+        jobs_per_card: how many jobs may share one GPU; every GPU gets its first job before any gets a second.
+        folder: of the locks; all jobs of one user on a machine must use the same. None: a folder of the user in `/tmp`.
 
     Yields:
-        The card, or None on CPU or where a scheduler has chosen one.
+        The claimed GPU, as `list_devices` names it; None on the CPU, or if the scheduler chose the GPU.
 
     Raises:
-        DeviceError: "cuda" without a card.
+        DeviceError: `device` is "cuda" and there is no GPU.
     """
     if device == "cpu":
         os.environ[VARIABLE] = ""

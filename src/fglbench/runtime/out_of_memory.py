@@ -1,8 +1,8 @@
-"""Whether an error says that memory ran out. The type decides; the text only where a type serves for other errors too.
+"""Detection of out-of-memory errors by type, and by message where a type is used for other errors too.
 
-torch has a type for a card's allocator. Its CPU allocator, CUDA and cuBLAS report by a plain RuntimeError or a
-torch.AcceleratorError with fixed words, the dynamic loader by an OSError or ImportError with the system's words.
-An error of a method's own code has none of these, even where it speaks of memory.
+torch has an error type for the allocator of the GPU. Its CPU allocator, CUDA and cuBLAS raise a plain RuntimeError or a
+torch.AcceleratorError with fixed messages. The dynamic loader raises an OSError or ImportError with the system's
+message. Other errors, such as those of a method's own code, do not count, even if their message mentions memory.
 """
 
 import errno
@@ -23,8 +23,15 @@ _OF_SYSTEM = os.strerror(errno.ENOMEM)  # "Cannot allocate memory"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python, torch, CUDA or the system says that memory ran out."""
-    torch = sys.modules.get("torch")  # where it is not imported, no error is of it
+    """Return whether an error of Python, torch, CUDA or the system reports exhausted memory.
+
+    Args:
+        error: as raised.
+
+    Returns:
+        True for exhausted memory of the machine or of a GPU.
+    """
+    torch = sys.modules.get("torch")  # torch raised no error if it is not imported
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return True
     if isinstance(error, OSError) and error.errno is not None:

@@ -1,4 +1,4 @@
-"""What a process asks of the system for itself: to end with its parent, and to get no more memory than it may."""
+"""Limits of the current process: end with the parent process, and a maximum of memory."""
 
 import ctypes
 import os
@@ -15,12 +15,18 @@ _POLL_S = 1.0
 
 
 def die_with(parent: int) -> None:
-    """Has this process killed when its parent, of that process id, ends; also where the parent cannot catch why."""
+    """Kill this process when its parent ends, also if the parent was killed by a signal that it cannot catch.
+
+    On Linux the kernel sends the signal; on other systems a thread checks the parent once a second.
+
+    Args:
+        parent: process id of the parent.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     else:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # it ended before the call above
+    if os.getppid() != parent:  # the parent ended before the call above
         os._exit(1)
 
 
@@ -31,9 +37,13 @@ def _watch(parent: int) -> None:
 
 
 def limit_memory(memory_limit_mb: int | None) -> None:
-    """Lets allocations beyond the limit fail, or beyond a lower one that the process came with.
+    """Limit the memory of this process; larger allocations fail.
 
-    It counts what this process may write to, not files that it maps.
+    A lower limit that the process already has stays in force. The limit covers writable private memory, without mapped
+    files. On Linux, the system is also told to end this process before others when its memory runs out.
+
+    Args:
+        memory_limit_mb: the limit in MiB; None sets no limit.
     """
     if memory_limit_mb is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -41,5 +51,5 @@ def limit_memory(memory_limit_mb: int | None) -> None:
         resource.setrlimit(
             resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
         )
-    with suppress(OSError):  # where the system itself runs out, this process is the one to end
+    with suppress(OSError):  # the system is to end this process first when its memory runs out
         Path("/proc/self/oom_score_adj").write_text("500")

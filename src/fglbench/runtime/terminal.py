@@ -1,6 +1,6 @@
-"""Output that never fails for want of a character: what a terminal's or a log's encoding has no sign for is replaced.
+"""Terminal output that replaces characters which the output's encoding lacks, instead of raising an error.
 
-Signs of numbers, symbols of outcomes and frames of tables have stand-ins of ASCII, all else is a question mark.
+Minus signs, symbols of outcomes and frames of tables have ASCII replacements; all others become a question mark.
 """
 
 import codecs
@@ -9,12 +9,12 @@ import sys
 import unicodedata
 
 _HANDLER = "fglbench.replace"
-# One character each, so that columns stay in line; different ones for different outcomes.
+# Each replacement is one character, so that columns stay aligned, and differs between outcomes.
 _STAND_INS = dict(zip("−–—▴▾⇕≈×†‡§¶○∅≠", "---^v:~x*#$!oe/", strict=True))
 
 
 def show_anything() -> None:
-    """Has standard output and standard error replace what they cannot show."""
+    """Make standard output and standard error replace characters that their encoding lacks."""
     codecs.register_error(_HANDLER, _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -1,4 +1,7 @@
-"""Which rows a target reads instead of all its neighbours: one file a sampler; `base.py` holds the contract."""
+"""Samplers: the rows that a target reads instead of all its neighbours.
+
+One file per sampler; `base.py` holds the contract.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +14,13 @@ from fglbench.settings import SampledSettings
 
 
 def sampler_of(settings: SampledSettings) -> Callable[[sp.csr_matrix], Sampler]:
-    """What makes the sampler that a backbone's settings name, of an adjacency."""
+    """Return the factory of the sampler that the settings of a backbone name.
+
+    Args:
+        settings: name and settings of the sampler.
+
+    Returns:
+        Function that makes the sampler of an adjacency matrix [N, N].
+    """
     own = registry.declaration("sampler", settings.sampler).settings(**settings.sampler_settings)
     return partial(registry.module("sampler", settings.sampler).Sampler, own)

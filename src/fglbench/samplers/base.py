@@ -1,4 +1,4 @@
-"""The contract of a sampler: which rows a target reads instead of all its neighbours.
+"""The contract of a sampler, which draws the rows that a target reads instead of all its neighbours.
 
 A file of this folder declares `VERSION`, `class Settings(SamplerSettings)` and `class Sampler(base.Sampler)`.
 """
@@ -12,14 +12,14 @@ import scipy.sparse as sp
 
 
 class Sampler(ABC):
-    """Draws the same number of rows for every target.
+    """Base class of the samplers; a sampler draws the same number of rows for every target.
 
     Args:
         settings: the resolved settings; `redraw` says how often training asks for a draw.
         adjacency: [N, N] CSR, the client graphs as one block-diagonal graph; its values are not used.
 
     Attributes:
-        size: k, the rows that a target reads, itself included.
+        size: k, the number of rows that a target reads, including itself.
     """
 
     size: int
@@ -30,10 +30,10 @@ class Sampler(ABC):
 
     @abstractmethod
     def draw(self, targets: np.ndarray, ptr: Sequence[int], streams: Sequence[np.random.Generator]) -> np.ndarray:
-        """The rows that each target reads.
+        """Draw the rows that each target reads.
 
-        What a client's targets read comes from that client's stream and graph alone, so that chunks and other clients
-        change nothing; see `variates`.
+        The rows of a client's targets depend only on that client's stream and graph. The split into chunks and the
+        other clients therefore do not change them; see `variates`.
 
         Args:
             targets: [T] int64 rows of the adjacency, grouped by client.
@@ -41,12 +41,21 @@ class Sampler(ABC):
             streams: one per client, in the order of `ptr`.
 
         Returns:
-            [T, size] int64 rows of the adjacency, all of the target's client; the target itself stands first.
+            [T, size] int64 rows of the adjacency, all of the target's client; the target itself is the first one.
         """
 
 
 def variates(streams: Sequence[np.random.Generator], ptr: Sequence[int], width: int) -> np.ndarray:
-    """[ptr[-1], width] float64, uniform in [0, 1); rows ptr[s]:ptr[s + 1] come from stream s."""
+    """Draw uniform numbers for all clients, each client's from its own stream.
+
+    Args:
+        streams: one per client.
+        ptr: [S + 1] row boundaries; rows ptr[s]:ptr[s + 1] are drawn from stream s.
+        width: numbers per row.
+
+    Returns:
+        [ptr[-1], width] float64, uniform in [0, 1).
+    """
     drawn = np.empty((ptr[-1], width))
     for stream, start, stop in zip(streams, ptr, ptr[1:], strict=False):
         stream.random(out=drawn[start:stop])
@@ -54,7 +63,7 @@ def variates(streams: Sequence[np.random.Generator], ptr: Sequence[int], width: 
 
 
 class Neighbours:
-    """Neighbours by number; a node without neighbours is its own.
+    """The neighbours of every node, for lookup by a uniform number; a node without neighbours is its own neighbour.
 
     Args:
         adjacency: [N, N] CSR; its values are not used.
@@ -67,7 +76,15 @@ class Neighbours:
         self._degree = np.diff(looped.indptr)
 
     def pick(self, nodes: np.ndarray, variates: np.ndarray) -> np.ndarray:
-        """A neighbour for each variate in [0, 1): [...] int and [...] float64 that broadcast -> their common shape."""
+        """Pick one neighbour for each uniform number.
+
+        Args:
+            nodes: [...] integer rows of the adjacency.
+            variates: [...] float64 in [0, 1); its shape broadcasts with that of `nodes`.
+
+        Returns:
+            [...] integer rows of the adjacency, in the common shape.
+        """
         number = (variates * self._degree[nodes]).astype(self._indptr.dtype)
         number += self._indptr[nodes]
         return self._indices[number]

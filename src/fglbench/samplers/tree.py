@@ -1,9 +1,9 @@
 """Ego-graphs of a fixed shape, drawn as GraphSAGE does (Hamilton et al., NeurIPS 2017): neighbours of neighbours.
 
-Every node of a level draws that many of its neighbours, uniformly and with replacement; a node without neighbours
-draws itself. The levels stand one after the other, the target first (breadth-first order), and the children of a
-level's j-th node stand together at places j * fanout to (j + 1) * fanout of the next level. So a position means the
-same in every tree, and a model reads levels and children by shape:
+Every node of a level draws `fanout` of its neighbours, uniformly and with replacement; a node without neighbours draws
+itself. The levels follow each other in breadth-first order, the target first. The children of the j-th node of a level
+have the positions j * fanout to (j + 1) * fanout of the next level. A position therefore means the same in every tree,
+and a model reads levels and children by shape:
 
     root, first, second = gathered.split(level_sizes(fanouts), dim=1)    # [T, k, width] -> [T, nodes of level, width]
     mean = second.unflatten(1, (first.shape[1], -1)).mean(2)             # of the children: [T, nodes of first, width]
@@ -24,7 +24,7 @@ from fglbench.samplers import base
 from fglbench.settings import Field, SamplerSettings
 
 VERSION = 1
-_TARGETS_AT_ONCE = 2**14  # whose numbers stay in the processor's cache
+_TARGETS_AT_ONCE = 2**14  # so that their numbers stay in the cache of the CPU
 
 
 class Settings(SamplerSettings):
@@ -49,7 +49,7 @@ class Sampler(base.Sampler):
         return trees
 
     def _grow(self, trees: np.ndarray, variates: np.ndarray) -> None:
-        """Fills all levels below the targets."""
+        """Fill all levels below the targets."""
         level, place = trees[:, :1], 1
         for fanout in self.settings.fanouts:
             width = level.shape[1] * fanout
@@ -60,5 +60,12 @@ class Sampler(base.Sampler):
 
 
 def level_sizes(fanouts: Sequence[int]) -> list[int]:
-    """Nodes of each level of a tree: [6, 6] -> [1, 6, 36]."""
+    """Compute the number of nodes of each level of a tree.
+
+    Args:
+        fanouts: neighbours that each node of a level draws, from the target outwards.
+
+    Returns:
+        One number per level, the target's first: [1, 6, 36] for fanouts [6, 6].
+    """
     return [math.prod(fanouts[:level]) for level in range(len(fanouts) + 1)]

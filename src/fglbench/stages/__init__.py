@@ -1,1 +1,1 @@
-"""The stages of the workflow: one module per stage, each a function from folders to folders."""
+"""Stages of the workflow. Each module is one stage: a function that reads folders and writes folders."""

@@ -1,8 +1,12 @@
-"""Stage collect: the records of a study's cells as tidy tables, the only input of tables, figures and report.
+"""Collect the records of a study's cells into tidy tables, the only input of tables, figures and report.
 
-`runs.parquet` has one row per placement, split, reading, client mean and metric; `curves.parquet` one per round;
-`partitions.parquet` one per client, `mixing.parquet` one per client of the cells that mix, `drawings.parquet` one per
-client of the partitions that are drawn; `study.json` what the study asked for and what it ran on.
+The stage writes six files:
+    `runs.parquet`: one row per placement, split, reading, client mean and metric;
+    `curves.parquet`: one row per placement and round;
+    `partitions.parquet`: one row per partition, seed and client;
+    `mixing.parquet`: one row per placement and client, for the methods that record mixing weights;
+    `drawings.parquet`: one row per partition and client that a figure draws, and one for the whole graph;
+    `study.json`: the settings of the study, and the versions and hardware that it ran on.
 """
 
 from collections import Counter
@@ -75,18 +79,21 @@ def collect(
     reused: Mapping[str, Path] | None = None,
     not_run: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """Writes the six files of a study.
+    """Write the six files of a study.
 
     Args:
-        expansion: the study's cells.
+        expansion: the placements and cells of the study.
         name: of the study.
         results: the results folder.
-        folder: where to write.
-        reused: the archive of each cell whose records are taken from there.
-        not_run: why cells of a dataset, named by its slug, have no record.
+        folder: where the files are written.
+        reused: the archive folder of each reused cell, by cell id; None if no cell is reused.
+        not_run: the reason why cells have no record, by the slug of their dataset; None if there is no reason to show.
 
     Returns:
-        The number of cells per outcome; cells without a record count as `not_run`.
+        The number of cells per outcome. Cells without a record count as `not_run`.
+
+    Raises:
+        StorageError: a record is missing, unreadable or does not match its checksum.
     """
     reused = {cell.id: reused[cell.id] for cell in expansion.cells if reused and cell.id in reused}
     archive = load_archives(sorted(set(reused.values())))
@@ -119,16 +126,17 @@ def collect(
 
 
 def _found(frames: Mapping[str, pd.DataFrame], key: str) -> list[pd.DataFrame]:
+    """Return the frame of a key in a list, or an empty list if the key is missing."""
     return [frames[key]] if key in frames else []
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The records of a cell that ran.
+    """The records of a cell whose outcome is known.
 
     Attributes:
-        metrics: its scores.
-        run: None where it could not be run.
+        metrics: the scores of the cell.
+        run: the record of the training; None if the outcome is `not_run`.
     """
 
     metrics: Metrics
@@ -136,17 +144,20 @@ class Finished:
 
 
 def _load(cell: Cell, results: Path) -> Finished | None:
+    """Load the records of a cell; None if the cell has no `metrics.json`."""
     metrics, run = results / cell.folder("evaluate"), results / cell.folder("train")
     if not (metrics / METRICS).exists():
         return None
     found = Metrics.read(metrics)
-    if found.outcome.state == "ok":  # another outcome may be replaced meanwhile by a job that tries again
+    # A job that retries the seed may replace the record of another outcome at any time, so only "ok" is checked.
+    if found.outcome.state == "ok":
         check_listed(metrics / METRICS)
         check_listed(run / RECORD)
     return Finished(found, RunRecord.read(run) if found.outcome.state != NOT_RUN else None)
 
 
 def _place(placement: Placement) -> dict[str, Any]:
+    """Return the columns that all rows of a placement share."""
     return {
         "dataset": placement.dataset,
         "scheme": placement.scheme,
@@ -162,6 +173,7 @@ def _place(placement: Placement) -> dict[str, Any]:
 
 
 def _run_rows(placement: Placement, found: Finished | None, reason: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `runs.parquet` for one placement."""
     outcome = found.metrics.outcome if found else Outcome(state=NOT_RUN, reason=reason)
     run = found.run if found else None
     common = {
@@ -195,7 +207,7 @@ def _run_rows(placement: Placement, found: Finished | None, reason: str | None =
 
 
 def _client_means(means: Means) -> Iterator[tuple[str, float]]:
-    """The client means that an entry has; nan where no client has a value."""
+    """Yield the client means of an entry by name, with nan if no client has a value."""
     of_some = {"nodes": "node_mean", "weighted": "weighted"}
     for mean in ("pooled", "macro", *(mean for mean, key in of_some.items() if key in means)):
         value = value_of(means, mean)
@@ -203,12 +215,12 @@ def _client_means(means: Means) -> Iterator[tuple[str, float]]:
 
 
 def _curve(placement: Placement, found: Finished | None, results: Path) -> list[pd.DataFrame]:
-    """One frame with a row for every round; none where nothing was recorded."""
+    """Return one frame with a row for every round; an empty list if no round was recorded."""
     path = results / placement.cell.folder("train") / "history.npz"
     if found is None or found.run is None or not path.exists():
         return []
     history = _arrays(path, found.run)
-    if not len(history["round"]):  # it diverged in the first one
+    if not len(history["round"]):  # the run diverged in the first round
         return []
     split_card = results / placement.cell.folder("split") / "card.json"
     check_listed(split_card)
@@ -234,8 +246,10 @@ def _curve(placement: Placement, found: Finished | None, results: Path) -> list[
 
 
 def _mixing(placement: Placement, found: Finished | None, results: Path, reading: str) -> list[pd.DataFrame]:
-    """One frame with a row for every client: the weights it received in the round of a reading; none where none were
-    kept."""
+    """Return one frame with the mixing weights that each client received in the round of the reading.
+
+    Return an empty list if that round has no recorded weights.
+    """
     path = results / placement.cell.folder("train") / "mixing.npz"
     if found is None or found.run is None or found.metrics.outcome.state != "ok" or not path.exists():
         return []
@@ -250,13 +264,13 @@ def _mixing(placement: Placement, found: Finished | None, results: Path, reading
 
 
 def _arrays(path: Path, run: RunRecord) -> dict[str, np.ndarray]:
-    """What lies beside a run's record, once it is what the record says."""
+    """Load an .npz file beside the record of a run, after comparing it with its checksum in the record."""
     check_file(path, run.files.get(path.name, "none"), path.with_name(RECORD))
     return read_npz(path)
 
 
 def _partitions(expansion: Expansion, results: Path, archive: Archive) -> pd.DataFrame:
-    """A row for every client of every partition and seed."""
+    """Return one row for every client of every partition and seed."""
     frames: dict[str, pd.DataFrame] = {}
     for placement in expansion.placements:
         split = placement.cell.folder("split")
@@ -274,6 +288,7 @@ def _partitions(expansion: Expansion, results: Path, archive: Archive) -> pd.Dat
 
 
 def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row for every client, from the partition card."""
     per_client = ["nodes", "edges", "classes", "train", "val", "test"]
     per_client += [name for name in ("communities", "anchors") if name in card]
     return [
@@ -288,19 +303,19 @@ def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _open_keys(study: Study, asked: dict[str, Any]) -> dict[str, str]:
-    """The reading, mean and score of a table or figure that leaves them open."""
+    """Return the default reading, mean and score for a table or figure that does not set them."""
     (task, *_) = tasks_shown(study, asked["where"].get("dataset"))
     return {"reading": study.protocol.reading, "mean": study.protocol.mean, "metric": selecting_metric(task)}
 
 
 def _drawn(study: Study, figure: dict[str, Any]) -> dict[str, Any]:
-    """A figure with what it leaves open."""
+    """Return the settings of a figure, with defaults for the keys that it does not set."""
     keys = _open_keys(study, figure)
     return {**figure, **keys, "metric": figure["metric"] or keys["metric"]}
 
 
 def _resolved(study: Study, table: dict[str, Any]) -> dict[str, Any]:
-    """A table with what it leaves open."""
+    """Return the settings of a table, with defaults for the keys that it does not set."""
     found = {**table, **{key: table[key] or value for key, value in _open_keys(study, table).items()}}
     tasks = tasks_shown(study, table["where"].get("dataset"))
     better = found["better"] or next(filter(None, (metrics_of(task).get(found["metric"]) for task in tasks)), None)
@@ -308,7 +323,11 @@ def _resolved(study: Study, table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(protocol: Protocol) -> dict[str, Any]:
-    """A protocol as captions tell it: of a task with roles of its own its settings, not those of roles of nodes."""
+    """Return the protocol settings that captions show.
+
+    If the task draws its own roles, its own settings are added, and the split settings that only node roles use are
+    left out.
+    """
     values, task = protocol.model_dump(), protocol.task
     if not has_own_roles(task.name):
         return values
@@ -326,6 +345,7 @@ def _study(
     outcomes: dict[str, int],
     reused: int,
 ) -> dict[str, Any]:
+    """Return the content of `study.json`."""
     study = expansion.study.model_dump()
     runs = [own.run for own in loaded.values() if own and own.run]
     used = [run.versions | ({"mode": run.mode} if run.mode else {}) for run in runs]
@@ -368,8 +388,10 @@ def _study(
 
 
 def _sizes(expansion: Expansion, results: Path) -> dict[str, dict[str, int]]:
-    """Sizes of every dataset by label: what its download is checked against, or of edges that are only announced what
-    the graph has, once it is made."""
+    """Return the catalogue's counts of every dataset, by label.
+
+    A dataset with announced counts has its number of edges from its data card, and no number before the card exists.
+    """
     found = {}
     for label, entry in selected(expansion.study.datasets, None):
         found[label] = asdict(catalogue.get(entry.name).counts_for(entry.settings))
@@ -382,11 +404,12 @@ def _sizes(expansion: Expansion, results: Path) -> dict[str, dict[str, int]]:
 
 
 def _seeds(study: Study) -> list[int]:
-    """The seeds of every cell; none where grids differ in theirs."""
+    """Return the seeds of every cell; an empty list if the grids have different seeds."""
     own = {tuple(seed_list(study.seeds if grid.seeds is None else grid.seeds)) for grid in grids_of(study)}
     return list(own.pop()) if len(own) == 1 else []
 
 
 def _write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame as Parquet, and replace an older file only when the new one is complete."""
     with replacing(path) as temporary:
         frame.to_parquet(temporary, index=False)

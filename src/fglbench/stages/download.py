@@ -1,9 +1,10 @@
-"""The download stage: brings a dataset's files, checks them, and stores the canonical graph.
+"""Copy or download the files of a dataset, check them, and store the canonical graph.
 
-With a mirror nothing is downloaded. Every raw file is checked by what it holds before a loader sees it, in a private
-copy; the graph that comes out must have the catalogue's counts and content hash. Of datasets that nobody could read yet
-(`spec.Announced`) hashes are not known: their files must be readable and hold the announced numbers. What is too
-large for this machine is refused before anything is fetched. Nothing asks a question.
+With a mirror, nothing is downloaded. The stage copies every raw file to a temporary folder and compares its content
+with the catalogue before a loader reads it. The graph must then have the counts and the content hash of the catalogue.
+The catalogue has no hashes for announced datasets (`spec.Announced`): their files must be readable, and the graph must
+have the announced counts. The stage refuses a dataset that is too large for this machine before it fetches anything.
+It never asks for input.
 """
 
 import importlib
@@ -34,22 +35,25 @@ def download(
     forbidden: str | None = None,
     trust: Trust = "again",
 ) -> dict[str, Any]:
-    """Makes `graph.npz` and `graph.json` in `folder`, or returns at once where the right ones are there.
+    """Write `graph.npz` and `graph.json` to `folder`, unless the current ones are there already.
 
     Args:
-        dataset: `name` and, where the dataset has settings, `settings`.
-        folder: created when the graph is ready; a refused raw file is set aside in `folder/refused`.
-        mirror: a folder laid out like the raw folders of torch_geometric's datasets; only read.
-        forbidden: the setting that forbids to download, such as "my.yaml: data.download: false"; None: none does.
-        trust: what it means that a user's own file changed and its VERSION did not.
+        dataset: the key `name` and, if the dataset has settings, the key `settings`.
+        folder: of the dataset. Refused raw files are copied to `folder/refused`.
+        mirror: a folder with the layout of torch_geometric's raw folders, which is only read; None: no mirror.
+        forbidden: the setting that forbids downloads, such as "my.yaml: data.download: false"; None: downloads are
+            allowed.
+        trust: what to do if a user's component file changed and its VERSION did not: "again" makes the graph again,
+            "warn" keeps it with a warning.
 
     Returns:
-        the data card as stored in `graph.json`.
+        The data card, as stored in `graph.json`.
 
     Raises:
-        DataError: unknown dataset or settings; files missing, damaged or altered, or not to be downloaded; a graph with
-            other counts or content than the catalogue says. `folder` then holds neither file.
-        ResourceError: a large dataset, and too little disk or memory.
+        DataError: the dataset or its settings are unknown; files are missing, damaged, altered or must not be
+            downloaded; or the graph has other counts or content than the catalogue says. `folder` then holds neither
+            file.
+        ResourceError: the dataset needs more disk or memory than this machine has.
     """
     folder = Path(folder)
     spec = catalogue.get(dataset["name"])
@@ -59,7 +63,18 @@ def download(
 
 
 def stored_card(dataset: Mapping[str, Any], folder: Path) -> dict[str, Any] | None:
-    """The data card in `folder`, if it and the graph beside it are what the stage would make now, else None."""
+    """Return the data card in `folder` if the stored graph is current.
+
+    Args:
+        dataset: the key `name` and, if the dataset has settings, the key `settings`.
+        folder: of the dataset.
+
+    Returns:
+        The content of `graph.json`; None if the stage would make the graph again.
+
+    Raises:
+        DataError: the dataset or its settings are unknown.
+    """
     spec = catalogue.get(dataset["name"])
     return _finished(spec, spec.read_settings(dataset.get("settings") or {}), folder, "again")
 
@@ -67,6 +82,7 @@ def stored_card(dataset: Mapping[str, Any], folder: Path) -> dict[str, Any] | No
 def _download(
     spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None, forbidden: str | None
 ) -> dict[str, Any]:
+    """Make the graph of a dataset, store it with its data card, and return the card."""
     _remove(folder)
     check_requirements(spec, folder, from_mirror=mirror is not None)
     with tempfile.TemporaryDirectory(prefix="fglbench-") as temporary:
@@ -97,6 +113,7 @@ def _download(
 
 
 def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
+    """Load the canonical graph from the raw files in `root`."""
     loader = importlib.import_module(f"fglbench.datasets.{spec.loader}")
     try:
         graph: Graph = loader.load(spec, settings, root)
@@ -111,7 +128,7 @@ def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
 
 
 def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trust: Trust) -> dict[str, Any] | None:
-    """The stored card, if it and the arrays beside it are what would be made now."""
+    """Return the stored data card if the card and the graph are current, else None."""
     if not (folder / "graph.json").exists():
         return None
     try:
@@ -131,7 +148,7 @@ def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trus
 
 
 def _bring(spec: DatasetSpec, mirror: Path | None, root: Path, forbidden: str | None) -> str:
-    """Copies or downloads the raw files into `root`; returns where they came from."""
+    """Copy or download the raw files into `root`, and return their origin."""
     if spec.component is not None:
         absent = why_unavailable(spec, mirror, may_download=forbidden is None)
         if absent:
@@ -173,7 +190,7 @@ _WITHOUT = (
 
 
 def _help(spec: DatasetSpec) -> str:
-    """How to provide the files by hand, and what works without any."""
+    """Return instructions to provide the files by hand, and the datasets that need no files."""
     files = "\n".join(f"  <mirror>/{path}" for path in spec.raw_files)
     if isinstance(spec.url, str):
         origin = spec.url if spec.url.endswith(ARCHIVES) else f"{spec.url}/<file name>"
@@ -187,7 +204,7 @@ def _help(spec: DatasetSpec) -> str:
 
 
 def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: Path | None) -> None:
-    """Refuses a raw file that does not hold what the catalogue says, by name, and keeps a copy for inspection."""
+    """Refuse a raw file whose content differs from the catalogue, and keep a copy of it for inspection."""
     if spec.raw_files[path] is None:
         return
     try:
@@ -209,7 +226,7 @@ def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: P
 
 
 def _check_graph(spec: DatasetSpec, settings: ComponentSettings, graph: Graph) -> str:
-    """Compares the graph with the catalogue; returns its content hash."""
+    """Compare the graph with the catalogue, and return its content hash."""
     expected = spec.counts_for(settings.model_dump())
     present = len(set(graph.labels[graph.labels >= 0].tolist()))
     found = Counts(graph.num_nodes, graph.num_edges, graph.num_features, present)
@@ -232,7 +249,7 @@ def _check_graph(spec: DatasetSpec, settings: ComponentSettings, graph: Graph) -
 
 
 def _cause(spec: DatasetSpec) -> str:
-    """Why a graph can be another one than is described."""
+    """Return the likely reason why a graph differs from its description."""
     if spec.component is not None:
         return "Correct its constants, or its files, and run the stage again."
     if spec.announced is not None:
@@ -244,7 +261,7 @@ def _cause(spec: DatasetSpec) -> str:
 
 
 def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
-    """Writes both files or neither."""
+    """Write both files or neither."""
     try:
         save_graph(graph, folder, card)
     except BaseException:
@@ -253,6 +270,7 @@ def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
 
 
 def _remove(folder: Path) -> None:
+    """Remove both files and their temporary files."""
     for path in (folder / "graph.json", folder / "graph.npz"):
         path.unlink(missing_ok=True)
         remove_half_made(path)

@@ -1,4 +1,4 @@
-"""What drawings of graphs show: where the nodes of a graph and of its clients' graphs lie, their classes and edges."""
+"""Data of graph drawings: positions, classes and edges of the nodes of a graph and of its client graphs."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,21 +18,26 @@ if TYPE_CHECKING:
 
 KIND = "graph"
 WHOLE = -1
-"""The number of the client that stands for the whole graph."""
+"""The value of `client` for the whole graph."""
 
-_GAP, _ROW = 0.8, 1.1  # between components, and the width of a row by the root of the number of nodes
+_GAP, _ROW = 0.8, 1.1  # gap between components; row width / sqrt(number of nodes)
 
 
 def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """A row for every client, and one for the whole graph, of the partitions that figures of the study draw.
+    """Return the data of the partitions that figures of the study draw, one row per client and one for the whole graph.
 
-    They are of the first seed. Columns: `client`, and lists `x`, `y` and `label` of the nodes, `anchor` (held by
-    several clients), `source` and `target` of the edges, by position among the nodes.
+    Only partitions of the study's smallest seed are drawn. A partition is left out if neither its split and graph nor
+    an archived row is there.
 
     Args:
-        expansion: the study.
+        expansion: the placements of the study.
         results: the results folder.
-        archived: by split folder, rows that were archived.
+        archived: archived rows, by split folder.
+
+    Returns:
+        A frame with the columns `dataset`, `scheme`, `clients`, `seed`, `split` and `client` (-1: the whole graph), and
+        columns of arrays. Per node: `x` and `y` (float32), `label` (int32), `anchor` (bool, several clients hold the
+        node). Per edge: `source` and `target` (int32, positions among the nodes). Empty if nothing is drawn.
     """
     asked: list[Mapping[Any, list[Any]]] = [own.where for own in expansion.study.figures if own.kind == KIND]
     first = min((placement.cell.seed for placement in expansion.placements), default=0)
@@ -54,18 +59,20 @@ def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.Data
 
 
 def _is_drawn(placement: Placement, asked: list[Mapping[Any, list[Any]]]) -> bool:
-    """Whether a figure with one of these filters draws its partition."""
-    if placement.cell.partition.spec["scheme"] == "whole":  # of a centralised method, which stands in every place
+    """Return whether a figure with one of these filters draws the partition of a placement."""
+    if placement.cell.partition.spec["scheme"] == "whole":  # a centralised method has no clients to draw
         return False
     place = _place(placement).items()
     return any(all(value in where.get(name, [value]) for name, value in place) for where in asked)
 
 
 def _place(placement: Placement) -> dict[str, Any]:
+    """Return the columns that identify a partition."""
     return {"dataset": placement.dataset, "scheme": placement.scheme, "clients": placement.clients}
 
 
 def _rows(graph: Graph, split_folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the row of the whole graph, then one row per client."""
     split = load_split(split_folder)
     holders = np.bincount(split.nodes, minlength=graph.num_nodes)
     once = graph.edges[:, graph.edges[0] < graph.edges[1]]
@@ -78,6 +85,7 @@ def _rows(graph: Graph, split_folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _row(client: int, nodes: np.ndarray, edges: np.ndarray, graph: Graph, holders: np.ndarray) -> dict[str, Any]:
+    """Return the row of one graph. `nodes` [n] are global ids; `edges` [2, E] are positions among them."""
     x, y = layout(len(nodes), edges).astype(np.float32).T
     return {
         "client": client,
@@ -91,13 +99,17 @@ def _row(client: int, nodes: np.ndarray, edges: np.ndarray, graph: Graph, holder
 
 
 def layout(nodes: int, edges: np.ndarray) -> np.ndarray:
-    """[nodes, 2] places in the plane: each component by forces between its nodes (Fruchterman and Reingold 1991), in a
-    square whose area is its number of nodes, and the components in rows, largest first. The same graph always lies
-    alike.
+    """Compute positions in the plane for the nodes of a graph.
+
+    The nodes of each connected component are placed by forces (Fruchterman and Reingold 1991), in a square whose area
+    is the component's number of nodes. The components lie in rows, largest first. Equal graphs get equal positions.
 
     Args:
-        nodes: their number.
-        edges: [2, E] each edge once.
+        nodes: the number of nodes.
+        edges: [2, E] integers, each undirected edge once.
+
+    Returns:
+        [nodes, 2] float64 coordinates.
     """
     import random
 
@@ -118,7 +130,7 @@ def layout(nodes: int, edges: np.ndarray) -> np.ndarray:
 
 
 def _within_a_square(component: "igraph.Graph") -> np.ndarray:
-    """[nodes, 2] places of a connected graph between 0 and 1."""
+    """Return [nodes, 2] positions between 0 and 1 for a connected graph."""
     found = np.array(component.layout_fruchterman_reingold(niter=1000, grid="auto").coords)
     found -= found.min(axis=0)
     return found / max(found.max(), 1e-9)

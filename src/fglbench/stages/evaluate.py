@@ -1,4 +1,4 @@
-"""The evaluate stage: scores of stored predictions, by the task's one evaluator for all methods. Needs no torch."""
+"""Compute the scores of stored predictions. The task's evaluator scores all methods alike. Torch is not needed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,17 +25,17 @@ Arrays = dict[str, np.ndarray]
 
 
 def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: list[int], folder: Path) -> None:
-    """Writes `seed<k>/metrics.json` for every seed of one method on one partition.
+    """Write `seed<k>/metrics.json` for every seed of one method on one partition.
 
-    Equal predictions give equal bytes: no time, host or version is written. A run whose outcome is not ok gets its
-    outcome and no readings.
+    Equal predictions give equal bytes, because no time, host or version is written. A run whose outcome is not "ok"
+    gets its outcome and no readings.
 
     Args:
         train_folder: holds `seed<k>/run.json` and `seed<k>/predictions.npz`.
         split_folder: holds `seed<k>/split.npz` and its card.
         graph_folder: holds `graph.npz`, of which only the labels are read, and its card.
         seeds: the seeds to evaluate.
-        folder: where `seed<k>/metrics.json` goes.
+        folder: where `seed<k>/metrics.json` is written.
 
     Raises:
         StorageError: a file is missing, does not match its recorded checksum, or does not fit the split.
@@ -47,18 +47,36 @@ def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: 
 
 
 def record_not_run(seeds: Mapping[int, str], folder: Path) -> None:
-    """Writes the `metrics.json` of seeds that could not be run: their outcome and the reason, no readings."""
+    """Write the `metrics.json` of seeds that could not be run: their outcome and the reason, without readings.
+
+    Args:
+        seeds: the reason, by seed.
+        folder: where `seed<k>/metrics.json` is written.
+    """
     for seed, reason in seeds.items():
         outcome = Outcome(state="not_run", round=None, reason=reason)
         Metrics(outcome=outcome, readings={}).write(Path(folder) / f"seed{seed}")
 
 
 def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> Metrics:
-    """The scores of one run; `labels` [nodes of the whole graph] int64. Raises as `evaluate`."""
+    """Compute the scores of one run.
+
+    Args:
+        train_folder: of the seed; holds `run.json` and `predictions.npz`.
+        split_folder: of the seed; holds `split.npz` and its card.
+        labels: [num_nodes] int64 classes of the whole graph, -1 for nodes without a label.
+
+    Returns:
+        The content of `metrics.json`; without readings unless the outcome is "ok".
+
+    Raises:
+        StorageError: a file is missing, does not match its recorded checksum, or does not fit the split.
+    """
     run = RunRecord.read(train_folder)
     if run.outcome.state != "ok":
         return _metrics(run, {})
-    check_listed(train_folder / RECORD)  # that of another outcome may be replaced by a job that tries again
+    # A job that retries the seed may replace the record of another outcome at any time, so only "ok" is checked.
+    check_listed(train_folder / RECORD)
     predicted = _read_predictions(train_folder, run.files)
     if run.split != split_checksum(split_folder):
         raise StorageError(
@@ -87,13 +105,14 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
 
 
 def _metrics(run: RunRecord, readings: dict[str, Reading]) -> Metrics:
+    """Return the metrics record of a run with these readings."""
     return Metrics(
         cell=run.cell, outcome=run.outcome, bytes_up=run.bytes_up, bytes_down=run.bytes_down, readings=readings
     )
 
 
 def _weigh(found: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> None:
-    """Adds to every entry `weighted`, the mean by what the clients counted at the server (Fed-GALA, section 5.1)."""
+    """Add `weighted` to every entry: the mean with the clients' weights at the server (Fed-GALA, section 5.1)."""
     for entries in found.values():
         for entry in entries.values():
             entry["weighted"] = weighted_mean(entry["clients"], weights.tolist())
@@ -102,7 +121,7 @@ def _weigh(found: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> 
 def _local(
     task: Task, reading: str, predicted: Arrays, targets: Targets, train_folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Every client's model on the targets of its own graph, by role."""
+    """Score every client's model on the targets of its own graph, by role."""
     _check_length(train_folder, reading, predicted[reading], len(targets.truth))
     logits = predicted.get(f"{reading}_logits")
     return {
@@ -113,7 +132,10 @@ def _local(
 def _global(
     task: Task, reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, kind: str, train_folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Every client's model on the same nodes; predictions are [G, M], G = 1 where all clients have the same model."""
+    """Score every client's model on the same M nodes.
+
+    The predictions are [G, M] or [G, M, ...] for G models; G = 1 if all clients have the same model.
+    """
     tested = np.unique(split["nodes"][split["role"] == ROLES["test"]]) if kind == "whole" else split["held_out"]
     if kind == "held_out":
         tested = tested[labels[tested] >= 0]
@@ -131,6 +153,7 @@ def _global(
 
 
 def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected: int) -> None:
+    """Refuse predictions whose number differs from the number of targets."""
     if len(predicted) != expected:
         raise StorageError(
             f"{train_folder / 'predictions.npz'}: '{name}' has {len(predicted)} entries, but the split has "
@@ -140,6 +163,7 @@ def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected
 
 
 def _read_predictions(folder: Path, files: dict[str, str]) -> dict[str, np.ndarray]:
+    """Load `predictions.npz` of a run, after comparing it with its checksum in the record."""
     path = folder / "predictions.npz"
     if path.name not in files or not path.exists():
         raise StorageError(f"{path} is missing although run.json says 'ok'. {MAKE_AGAIN}")

@@ -1,10 +1,11 @@
-"""What ended with an error in a job: noted beside its output, so that the next run of the workflow tries it again.
+"""Notes about errors in jobs, stored beside the job's output, so that the next run of the workflow retries them.
 
-Such an error is a bug, not a result. The note `<output>.failed` holds what failed, and the number of the job's attempt.
-The workflow gives that number to the job as one of its params, one higher where something failed: Snakemake runs a job
-again whose params changed. A note stays when all is well again, for the number must stay as it is then.
+An error is a bug and not a result. The note `<output>.failed` holds the errors and the number of the job's attempt.
+The workflow passes that number to the job as one of its params, and raises it by one if something failed. Snakemake
+runs a job again when its params change. After a successful retry the note stays, because a change of the number would
+run the job again.
 
-Light on purpose: the workflow reads this while its graph of jobs is made, once a job.
+This module imports little, because the workflow reads a note for every job while Snakemake builds its graph of jobs.
 """
 
 import os
@@ -15,29 +16,58 @@ from fglbench.errors import StorageError
 from fglbench.storage import read_json, write_json
 
 FORCED = "FGLBENCH_FORCED"
-"""The variable by which the workflow tells its jobs that the user asked for what would not run by itself."""
+"""The environment variable that tells jobs that the user forced them to run, such as by `--forcerun`."""
 
 _SHOWN = 5
 
 
 def attempt(output: Path, retry: bool) -> int:
-    """The number of a job's attempt, from 0; where something failed and `retry` is true, of the next one."""
+    """Return the number of a job's attempt.
+
+    Args:
+        output: the output of the job.
+        retry: whether to retry a job in which something failed.
+
+    Returns:
+        The number of the last attempt, counted from 0; one more if something failed and `retry` is true.
+    """
     noted, failed = _note(output)
     return noted + bool(failed and retry)
 
 
 def only_failed(output: Path, number: int) -> bool:
-    """Whether a job runs only because something failed in its last attempt, and for nothing else."""
+    """Return whether a job runs for the single purpose of retrying the errors of its last attempt.
+
+    Args:
+        output: the output of the job.
+        number: the number of this attempt.
+
+    Returns:
+        False also if the user forced jobs to run (`FGLBENCH_FORCED`).
+    """
     return number != attempt(output, retry=False) and not os.environ.get(FORCED)
 
 
 def failed_in(output: Path) -> dict[str, str]:
-    """What failed in a job's last attempt, such as a seed, with the reason."""
+    """Return the errors of a job's last attempt.
+
+    Args:
+        output: the output of the job.
+
+    Returns:
+        The reason, by the name of the failed part, such as "seed 3"; empty if nothing failed.
+    """
     return _note(output)[1]
 
 
 def note(output: Path, number: int, failed: Mapping[str, str]) -> None:
-    """Writes down what failed in an attempt, which may be nothing."""
+    """Write the note of an attempt. Remove the note if the first attempt ends without errors.
+
+    Args:
+        output: the output of the job.
+        number: the number of the attempt, counted from 0.
+        failed: the reason, by the name of the failed part; may be empty.
+    """
     if failed or number:
         write_json(_path(output), {"attempt": number, "failed": dict(failed)})
     else:
@@ -45,7 +75,14 @@ def note(output: Path, number: int, failed: Mapping[str, str]) -> None:
 
 
 def told(outputs: Iterable[Path]) -> str | None:
-    """What a user should know of the failures of some jobs; None where there are none."""
+    """Return a message about the errors of some jobs.
+
+    Args:
+        outputs: the outputs of the jobs.
+
+    Returns:
+        The first five errors, the number of the others, and the next step; None if nothing failed.
+    """
     found = [f"{output.parent}, {what}: {why}" for output in outputs for what, why in failed_in(output).items()]
     if not found:
         return None
@@ -58,10 +95,12 @@ def told(outputs: Iterable[Path]) -> str | None:
 
 
 def _path(output: Path) -> Path:
+    """Return the path of the note of an output."""
     return Path(output).with_suffix(".failed")
 
 
 def _note(output: Path) -> tuple[int, dict[str, str]]:
+    """Return the attempt and the errors in the note of an output; 0 and none if it is missing or unreadable."""
     path = _path(output)
     if not path.exists():
         return 0, {}

@@ -1,4 +1,4 @@
-"""The figures stage: every figure of a study as PNG and PDF."""
+"""Draw every figure of a study as PNG and PDF."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from fglbench.reporting.figures import draw, save
 
 
 def make_figures(study_folder: Path, folder: Path) -> None:
-    """Writes the files that `reporting.names.figure_files` lists.
+    """Write the files that `reporting.names.figure_files` lists.
 
     Args:
-        study_folder: `study.json` and the Parquet files of the collect stage.
-        folder: where the figures go.
+        study_folder: holds `study.json` and the Parquet files of the collect stage.
+        folder: where the figures are written.
 
     Raises:
-        ConfigError: a figure cannot be made as asked.
+        ConfigError: a figure cannot be made with its settings.
         StorageError: a record is missing or unreadable.
     """
     study = read_study(study_folder)

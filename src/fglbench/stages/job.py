@@ -1,4 +1,4 @@
-"""What every job of the workflow does around its stage: log, and say at the end what it made."""
+"""Tasks that every job of the workflow does around its stage: write a log, and list the files that it made."""
 
 import os
 import sys
@@ -13,20 +13,29 @@ from fglbench.runtime.terminal import show_anything
 from fglbench.storage import disk_trouble, hash_file, read_json, write_json
 
 NOT_RUN = "not_run"
-"""The key of seeds without results in the list that a job writes; all its other keys are files."""
+"""The key of the seeds without results in the list that a job writes. All other keys are files."""
 
 
 def share_package() -> None:
-    """Lets every job's script import the package that this process uses, in whatever environment the job runs."""
+    """Set PYTHONPATH so that every job's script imports the package that this process uses, in any environment."""
     os.environ["PYTHONPATH"] = python_path()
 
 
 @contextmanager
 def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Sends everything that this process prints to a log file; an error is also named in the terminal, exit status 1.
+    """Send all output of this process to a log file, and show errors in the terminal too.
 
-    Yields a function that says a line in both. The redirection is of file descriptors, so that output of libraries and
-    child processes is caught too.
+    The file descriptors are redirected, so the log also receives the output of libraries and child processes. After an
+    unknown error, the terminal shows one line, and the log has the traceback.
+
+    Args:
+        path: the log file.
+
+    Yields:
+        A function that prints one line to both the log and the terminal.
+
+    Raises:
+        SystemExit: with status 1, after an error of the suite or of the disk. Other errors are raised again.
     """
     path = Path(path)
     show_anything()
@@ -51,7 +60,7 @@ def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
         tell(str(known) if known else f"{type(error).__name__}: {error}\nThe whole traceback is in {path}.")
         if known is None:
             raise
-        with suppress(OSError):  # the log may be on the very disk that is full
+        with suppress(OSError):  # the log may be on the full disk
             print(known, file=sys.stderr, flush=True)
         sys.exit(1)
     finally:
@@ -61,27 +70,34 @@ def logged(path: str | Path) -> Iterator[Callable[[str], None]]:
 
 
 def finish(path: Path, made: list[Path], not_run: Mapping[int, str] | None = None) -> None:
-    """Writes the output of a job that serves several seeds: what it made, with checksums.
+    """Write the output of a job that serves several seeds: the list of the files that it made, with checksums.
 
     Args:
         path: `seeds-<range>.json`.
-        made: the file of each seed that is written last, below the folder of `path`.
-        not_run: the seeds that cannot be run, with the reason.
+        made: for each seed, the file that is written last; below the folder of `path`.
+        not_run: the seeds that cannot be run, with the reason; None if there are none.
     """
     files: dict[str, Any] = {str(file.relative_to(path.parent)): hash_file(file) for file in made}
     write_json(path, files | ({NOT_RUN: {str(seed): why for seed, why in not_run.items()}} if not_run else {}))
 
 
 def list_checksums(path: Path, made: Iterable[str]) -> None:
-    """Writes down what a stage made of a study, with checksums.
+    """Write the checksums of the files that a stage made for a study.
 
     Args:
         path: `<results>/checksums/<stage>/<study>.json`; its keys are relative to the results folder.
-        made: the files.
+        made: the paths of the files.
     """
     write_json(path, {str(Path(file).relative_to(path.parents[2])): hash_file(Path(file)) for file in made})
 
 
 def not_run_seeds(path: Path) -> dict[int, str]:
-    """The seeds that a job could not run, with the reason, from what `finish` wrote."""
+    """Return the seeds that a job could not run.
+
+    Args:
+        path: the file that `finish` wrote.
+
+    Returns:
+        The reason, by seed; empty if all seeds were run.
+    """
     return {int(seed): why for seed, why in read_json(path).get(NOT_RUN, {}).items()}

@@ -1,10 +1,12 @@
-"""Stage preprocess: client graphs, and what a backbone's requests make of them, shared by seeds and methods.
+"""Make client graphs, normalised operators and propagated features. Seeds and methods share the results.
 
-A backbone says what it needs by typed requests (`fglbench.settings`); `federation.propagation` answers them. A method
-that changes graphs while it trains (`rebuild`) has nothing propagated here, which `propagate: false` says.
+A backbone states its needs as typed requests (`fglbench.settings`), and `federation.propagation` answers them. For a
+method that changes the graph while it trains, the specification has `propagate: false`, and no features are propagated
+here.
 
-Under the inductive setting all of it is made twice: of the whole client graphs, on which models are scored, and of
-these without validation and test nodes, on which they are trained (as GraphSAINT does, Zeng et al., ICLR 2020).
+In the inductive setting, everything is made twice: for the whole client graphs, on which models are scored, and for the
+client graphs without validation and test nodes, on which models are trained (as in GraphSAINT, Zeng et al., ICLR
+2020).
 """
 
 from dataclasses import replace
@@ -30,14 +32,20 @@ if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
 
 TRAINING = "training_"
-"""Prefix of the arrays of the graphs without validation and test nodes."""
+"""Prefix of the arrays of the client graphs without validation and test nodes."""
 
 
 def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
-    """Each row divided by its sum; rows that sum to zero stay zero.
+    """Divide each row by its sum; rows that sum to zero stay zero.
+
+    Args:
+        features: [num_nodes, num_features] float32, dense or CSR.
+
+    Returns:
+        [num_nodes, num_features] float32, dense or CSR like `features`.
 
     Raises:
-        DataError: a feature is negative, so that sums near zero would blow rows up.
+        DataError: a feature is negative. The sum of a row could then be close to zero, and its quotients very large.
     """
     if features.min() < 0:
         raise DataError("protocol.features: row needs features without negative values; use features: raw here.")
@@ -47,8 +55,16 @@ def row_normalised(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_
 
 
 def chosen_features(features: np.ndarray | sp.csr_matrix, kind: str) -> np.ndarray | sp.csr_matrix:
-    """What stands for the features [num_nodes, num_features]: themselves ("raw"), each row divided by its sum ("row"),
-    or one-hot ids of the nodes, [num_nodes, num_nodes] CSR ("identity"), which all clients have in common.
+    """Return the features that a backbone reads.
+
+    Args:
+        features: [num_nodes, num_features] float32, dense or CSR.
+        kind: "raw" for the features themselves, "row" for each row divided by its sum, or "identity" for one-hot ids of
+            the nodes, which are the same for all clients.
+
+    Returns:
+        [num_nodes, num_features] float32, dense or CSR like `features`; for "identity" [num_nodes, num_nodes] float32
+        CSR.
 
     Raises:
         DataError: see `row_normalised`.
@@ -59,13 +75,14 @@ def chosen_features(features: np.ndarray | sp.csr_matrix, kind: str) -> np.ndarr
 
 
 def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:
-    """Writes `seed<k>/federation.npz` for each seed; those that were made from the same split and graph are kept.
+    """Write `seed<k>/federation.npz` for each seed, and keep files that were made from the same split and graph.
 
     Args:
-        graph_folder, split_folder: results of download and split.
-        spec: what the backbone needs, `features` (see `chosen_features`), and `setting` where it is "inductive".
-        seeds: cell seeds.
-        folder: where to write.
+        graph_folder: result of download.
+        split_folder: result of split, with a folder for each seed.
+        spec: the backbone's request, `features` (see `chosen_features`), and `setting` if it is "inductive".
+        seeds: the cell seeds.
+        folder: where the files are written.
     """
     graph: Graph | None = None
     for seed in seeds:
@@ -83,9 +100,15 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
 
 
 def training_split(split: Split) -> Split:
-    """The same clients without their validation and test nodes; a client may be left without any node.
+    """Return the split without validation and test nodes.
 
-    Nodes without a role (of no label, or in none of the official masks) stay.
+    Nodes without a role stay: they have no label, or are in none of the official masks.
+
+    Args:
+        split: of one seed.
+
+    Returns:
+        The same clients, without held-out nodes and pairs. A client may have no node.
     """
     kept = ~np.isin(split.role, (VAL, TEST))
     ptr = np.concatenate([[0], np.cumsum(kept)])[split.ptr]
@@ -94,7 +117,22 @@ def training_split(split: Split) -> Split:
 
 
 def federation_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of one federation: clients, labels, roles, edges, operator, and features that are propagated."""
+    """Compute the arrays of the client graphs of one seed.
+
+    Args:
+        graph: the whole graph.
+        split: the nodes of all clients and their roles.
+        spec: see `preprocess`.
+
+    Returns:
+        The arrays by name. `nodes`, `ptr` and `role` are those of the split, and `labels` is [N] int64. `adjacency_*`
+        and `operator_*` are the CSR parts of the edges and of the normalised operator. `held_out`, `copy` and the
+        arrays of the pairs are there if the split has them. If features are propagated ahead of training, there is
+        also `x` [N, num_features] float32, or `hop_x` [hops, N, num_features] float32 if the request combines "each".
+
+    Raises:
+        DataError: the graph has no features, and `spec` does not ask for "identity"; or see `row_normalised`.
+    """
     if not graph.num_features and spec["features"] != "identity":
         raise DataError("the graph has no features. Set protocol.features: identity, which gives one-hot ids.")
     request = Propagation.from_spec(spec)
@@ -119,26 +157,32 @@ def federation_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[
         arrays["copy"] = split.copy
     if split.pairs is not None:
         arrays |= split.pairs.arrays()
-    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # a global test and links have no training nodes
+    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the global test and link tasks have no training nodes
     if request.hops and spec.get("propagate", True):
         x = chosen_features(graph.features, spec["features"])
         if worth_propagating(x, operator, rows, request):
             name = "hop_x" if request.combine == "each" else "x"
-            arrays[name] = propagated_features(_filled(x[split.nodes]), operator, request)  # no name, so that it can go
+            # The dense copy has no name here, so its memory can be freed early.
+            arrays[name] = propagated_features(_filled(x[split.nodes]), operator, request)
     return arrays
 
 
 def _filled(x: np.ndarray | sp.csr_matrix) -> np.ndarray:
+    """Return a dense array of the features."""
     return x if isinstance(x, np.ndarray) else x.toarray()
 
 
 def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: dict[str, Any]) -> "Federation":
-    """The federation of one seed to train on; under the inductive setting with the `evaluated` one to score on.
+    """Load the federation of one seed for training.
 
     Args:
         graph_folder: result of download.
         preprocessed_folder: the seed's folder of `preprocess`.
         spec: as given to `preprocess`.
+
+    Returns:
+        The client graphs. In the inductive setting they lack validation and test nodes, and `evaluated` holds the whole
+        client graphs for scoring.
     """
     arrays = read_federation(preprocessed_folder)
     whole = _federation(arrays, graph_folder, spec)
@@ -149,15 +193,20 @@ def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: dict[st
 
 
 def load_global_test(graph_folder: Path, preprocessed_folder: Path, spec: dict[str, Any], kind: str) -> "Federation":
-    """The graph of the global test as a federation of one client whose test nodes are the tested ones.
+    """Load the graph of the global test as a federation of one client, whose test nodes are the tested nodes.
 
     Args:
-        graph_folder, preprocessed_folder, spec: as in `load_federation`.
-        kind: "whole": the whole graph, no edge cut, tested on what is a test node of some client; "held_out": the graph
-            of the nodes held out from all clients, tested on all of them that have a label.
+        graph_folder: result of download.
+        preprocessed_folder: the seed's folder of `preprocess`.
+        spec: as given to `preprocess`.
+        kind: "whole" for the whole graph with all edges, tested on every node that is a test node of some client;
+            "held_out" for the graph of the nodes that no client has, tested on those with a label.
+
+    Returns:
+        The federation of one client.
 
     Raises:
-        PartitionError: "held_out", and the partition holds no nodes out.
+        PartitionError: `kind` is "held_out", and the partition has no held-out nodes.
     """
     graph = load_graph(graph_folder)
     stored = read_federation(preprocessed_folder)
@@ -178,6 +227,7 @@ def load_global_test(graph_folder: Path, preprocessed_folder: Path, spec: dict[s
 
 
 def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":
+    """Return the federation of stored arrays."""
     from fglbench.federation.federation import Federation
 
     request, operator = Propagation.from_spec(spec), _csr(arrays, "operator")
@@ -185,7 +235,8 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
     def features() -> np.ndarray | sp.csr_matrix:
         return chosen_features(read_features(graph_folder), spec["features"])[arrays["nodes"]]
 
-    x = None if "x" in arrays else features()  # one that is propagated stands for it in memory
+    # Propagated features replace X in memory; X itself is loaded on first use.
+    x = None if "x" in arrays else features()
     if "x" in arrays:
         made = Propagated(operator, [arrays["x"]], request.hops)
     elif "hop_x" in arrays:
@@ -208,6 +259,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
 
 
 def _csr(arrays: dict[str, np.ndarray], name: str) -> sp.csr_matrix:
+    """Return a stored [N, N] CSR matrix, of ones if it has no stored values."""
     size = len(arrays["nodes"])
     indptr, indices = arrays[f"{name}_indptr"], arrays[f"{name}_indices"]
     data = arrays.get(f"{name}_data", np.ones(len(indices), dtype=np.float32))
@@ -215,7 +267,10 @@ def _csr(arrays: dict[str, np.ndarray], name: str) -> sp.csr_matrix:
 
 
 def _adjacency(arrays: dict[str, np.ndarray], operator: sp.csr_matrix) -> sp.csr_matrix:
-    """The edges of the client graphs, [N, N] CSR of ones; older files have them in the operator alone."""
+    """Return the edges of the client graphs, [N, N] float32 CSR of ones.
+
+    Older files store no adjacency, so it is taken from the operator without its diagonal.
+    """
     if "adjacency_indptr" in arrays:
         return _csr(arrays, "adjacency")
     entries = operator.tocoo()

@@ -1,4 +1,4 @@
-"""The report stage: one page per study."""
+"""Write the report of a study: one page."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from fglbench.storage import write_text
 
 
 def make_report(study_folder: Path, tables_folder: Path, figures_folder: Path, path: Path) -> None:
-    """Writes the page of a study to `path`.
+    """Write the page of a study to `path`.
 
     Args:
-        study_folder: `study.json` and the Parquet files of the collect stage.
-        tables_folder: what `make_tables` wrote.
-        figures_folder: what `make_figures` wrote.
-        path: the page.
+        study_folder: holds `study.json` and the Parquet files of the collect stage.
+        tables_folder: holds the files that `make_tables` wrote.
+        figures_folder: holds the files that `make_figures` wrote.
+        path: of the page.
 
     Raises:
         StorageError: a record, table or figure is missing or unreadable.

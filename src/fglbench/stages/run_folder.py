@@ -1,4 +1,4 @@
-"""The folder of a trained seed: history, predictions, checkpoint and mixing weights, and the record that names them."""
+"""Write the folder of a trained seed: history, predictions, checkpoint, mixing weights and `run.json`."""
 
 import os
 import platform
@@ -32,21 +32,22 @@ def write_run(
     began: float,
     peak_memory_mb: float | None = None,
 ) -> RunRecord:
-    """Writes the folder of a seed, whatever its outcome.
+    """Write the folder of a seed, for any outcome.
 
     Args:
         folder: of the seed.
         specs: see `stages.train.train`.
-        seed, cell: the seed and its cell's id.
-        result: of the training loop; None where it did not end.
-        outcome: how it ended.
-        machine: what it was trained with, as far as known.
-        split: checksum of the split.
-        began: `time.perf_counter()` at the seed's start.
-        peak_memory_mb: where it is another process' than this one's.
+        seed: the cell seed.
+        cell: the cell id.
+        result: of the training loop; None if the loop did not end.
+        outcome: how the seed ended.
+        machine: what is known of the device, threads, mode and versions.
+        split: checksum of the split; None if it is unknown.
+        began: `time.perf_counter()` at the start of the seed.
+        peak_memory_mb: largest resident memory in MiB, of another process; None: measure this process.
 
     Returns:
-        The record.
+        The record, as stored in `run.json`.
     """
     with replacing_directory(folder) as temporary:
         if result is not None:
@@ -93,8 +94,11 @@ def write_run(
 
 
 def _write_checkpoint(path: Path, result: "Result") -> None:
-    """`selected/<name>` and `last/<name>`, [C, ...] each, or [1, ...] where all clients hold the same; and
-    `server/<name>`, [...], of what the server alone trained."""
+    """Write `selected/<name>` and `last/<name>`, [C, ...] each, and `server/<name>`, [...] each.
+
+    If all clients have the same parameters, a tensor is [1, ...]. `server` holds the parameters that only the server
+    trained.
+    """
     from safetensors.torch import save_file
 
     tensors = {}
@@ -107,22 +111,26 @@ def _write_checkpoint(path: Path, result: "Result") -> None:
 
 
 def _privacy_budget(training: dict[str, Any], bytes_up: int) -> float | None:
-    """epsilon of uploaded parameters under local differential privacy; None without it, and where nothing was sent."""
+    """Return epsilon of the uploaded parameters under local differential privacy.
+
+    Return None if the training does not use it, or if no bytes were uploaded.
+    """
     protection = training.get("ldp")
     return LocalPrivacy(**protection).budget if protection and bytes_up else None
 
 
 def _client_rounds(result: "Result | None") -> list[int]:
-    """How many of the scored rounds each client trained in."""
+    """Return, for each client, the number of scored rounds in which it trained."""
     return [] if result is None else (result.history["train_loss"] == result.history["train_loss"]).sum(0).tolist()
 
 
 def _last(result: "Result | None", name: str) -> int:
+    """Return the last value of a cumulative history array; 0 if there is none."""
     return int(result.history[name][-1]) if result is not None and len(result.history.get(name, ())) else 0
 
 
 def _versions() -> dict[str, str]:
-    """Of everything that can move a number, from download to evaluation."""
+    """Return the versions of all software that can change a number, from download to evaluation."""
     known = {"fglbench": __version__, "python": platform.python_version()}
     for name in _RECORDED:
         with suppress(PackageNotFoundError):
@@ -131,7 +139,10 @@ def _versions() -> dict[str, str]:
 
 
 def _peak_memory_mb() -> float:
-    """Largest resident memory of this process; of its start as well where the system tells only that (ru_maxrss)."""
+    """Return the largest resident memory of this process in MiB.
+
+    Without /proc, the system's ru_maxrss is used, which includes the start of the process.
+    """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024

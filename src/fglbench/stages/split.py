@@ -1,4 +1,4 @@
-"""The split stage: gives nodes to clients, gives them roles, and stores both with the partition card, seed by seed."""
+"""Assign nodes to clients, draw the roles of nodes, and store both with the partition card, seed by seed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,26 +34,27 @@ def split(
     keep_going: bool = False,
     trust: Trust = "again",
 ) -> dict[int, str]:
-    """Makes `seed<k>/split.npz` and `seed<k>/card.json` in `folder` for every seed that lacks them.
+    """Write `seed<k>/split.npz` and `seed<k>/card.json` in `folder` for every seed that lacks them.
 
-    A seed's folder appears complete or not at all. One that is there is kept if it was made from the same graph by the
-    same request and its content is unharmed.
+    The folder of a seed appears complete or not at all. An existing folder is kept if it was made by the same request
+    from the same graph, and its content matches its checksum.
 
     Args:
         graph_folder: holds the canonical graph.
         spec: `dataset` (its name, or a mapping with `name`), `scheme`, `clients`, `settings` (of the scheme),
-            `split` (of the roles), and `task` where that draws roles of its own.
-        seeds: cell seeds.
+            `split` (of the roles), and `task` if the task draws its own roles.
+        seeds: the cell seeds.
         folder: of the partition.
-        file: where the file lies that the scheme `file` is to read.
-        keep_going: make the other seeds where the partition of one cannot be made.
-        trust: what it means that a user's own scheme changed and its VERSION did not.
+        file: path of the file that the scheme `file` reads; None for other schemes.
+        keep_going: whether to continue with the other seeds after the partition of one seed failed.
+        trust: what to do if the user's scheme file changed and its VERSION did not: "again" makes the split again,
+            "warn" keeps it.
 
     Returns:
-        With `keep_going`, the seeds whose partition cannot be made, with the reason.
+        With `keep_going`, the reason for every seed whose partition cannot be made; else empty.
 
     Raises:
-        PartitionError: a partition cannot be made; the seed it happened at leaves nothing behind.
+        PartitionError: a partition cannot be made. Nothing is written for its seed.
         StorageError: the graph cannot be read.
     """
     graph = load_graph(graph_folder, features=False)
@@ -74,7 +75,7 @@ def split(
 
 
 def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Everything that decides a split: the fully resolved specification, the seed, and the graph's relevant content."""
+    """Return everything that decides a split: the resolved specification, the seed, and a hash of the graph."""
     dataset, scheme = spec["dataset"], spec["scheme"]
     content = {"edges": graph.edges, "labels": graph.labels, **{f"mask_{k}": mask for k, mask in graph.masks.items()}}
     if graph.clients is not None:
@@ -94,6 +95,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
 
 
 def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], trust: Trust) -> bool:
+    """Return whether the stored split answers this request and is unaltered."""
     try:
         card = read_json(target / CARD)
         same = card["request"] == request and card["sha256"] == hash_file(target / ARRAYS)
@@ -103,6 +105,7 @@ def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], t
 
 
 def _make(graph: Graph, request: Mapping[str, Any], file: str | None, files: dict[str, str], target: Path) -> None:
+    """Make the split of one request and store it."""
     dataset, scheme, clients, seed = (request[key] for key in ("dataset", "scheme", "clients", "seed"))
     settings = SplitSettings.model_validate(request["split"])
     held_out = draw_held_out(graph.num_nodes, settings.held_out, seed, dataset)

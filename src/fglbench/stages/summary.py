@@ -1,4 +1,4 @@
-"""What a finished workflow tells its user in the terminal: tables, outcomes, and where everything is."""
+"""Summarise a finished study in the terminal: its tables, files and outcomes."""
 
 import shutil
 import sys
@@ -11,13 +11,16 @@ from fglbench.storage import read_json
 
 
 def summary(results: Path, study: str, references: Path, retried: bool = True) -> str:
-    """The tables of a study, then its files, then how many cells ended how; nothing where it is not collected yet.
+    """Return the tables of a study, the paths of its files, and the number of cells per outcome.
 
     Args:
         results: the results folder.
-        study: its name.
+        study: the name of the study.
         references: folder of the papers' CSV files.
-        retried: what failed with an error is tried again by the same command.
+        retried: whether the same command retries seeds that failed with an error.
+
+    Returns:
+        The text; empty if the study is not collected yet.
     """
     records = results / "studies" / study
     if not (records / "study.json").exists():
@@ -53,7 +56,7 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
 
 
 def _not_run(study: StudyRecord) -> list[str]:
-    """Why cells were not run, each reason once, and what would run them."""
+    """Return one line for each reason why cells were not run, and how to run them."""
     rows = study.runs[study.runs["outcome"] == "not_run"]
     cells = rows.groupby("reason", sort=False)["cell"].nunique().to_dict() if len(rows) else {}
     lines = [f"Not run: {count} cells: {reason or 'no record'}" for reason, count in cells.items()]

@@ -1,13 +1,15 @@
-"""A training job: it trains nothing itself, but starts the process that does, and records how a seed ended that took
-that process with it. So no cell can take the study down: not by a crash, its memory or its time.
+"""Supervise a training job: start the process that trains, and record how a seed ended if that process ended with it.
 
-    seed runs longer than the limit      killed, `timeout`; the next seed goes on
-    memory runs out, or SIGKILL          again with half the clients at once, down to one; then `oom`
-    any other end in the midst of a seed `failed`
-    a seed failed on a card              recorded; the next one in another process, for the card's context may be lost
+The supervisor itself trains nothing, so a cell that crashes, or exceeds its memory or time, cannot end the study.
 
-A child that was told to stop (SIGTERM, as by a scheduler) records nothing: the job ends with an error and is tried
-again as a whole. No torch here: the start of one more process is all that this costs.
+    seed exceeds its time limit    outcome `timeout`; the process is killed, and the next seed follows
+    memory runs out, or SIGKILL    the seed is retried with half the clients at once, down to one client; then `oom`
+    any other end during a seed    outcome `failed`
+    seed failed on a GPU           its outcome is recorded; the next seed gets a new process, because the CUDA context
+                                   may be unusable
+
+If the child was asked to stop (SIGTERM, for example by a scheduler), nothing is recorded. The job ends with an error
+and is retried as a whole. This module does not import torch, so the second process costs only its start.
 """
 
 import resource
@@ -29,12 +31,12 @@ _TOLD_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class TrainingError(FglbenchError):
-    """A training job could not do its work; no cell is to blame."""
+    """A training job failed for a reason that is not a result of any cell."""
 
 
 @dataclass
 class _Run:
-    """What is known of a child: from its events, then from its end."""
+    """What is known of a child process, from its events and then from its end."""
 
     machine: Machine = field(default_factory=Machine)
     seed: int | None = None
@@ -45,6 +47,7 @@ class _Run:
     ended: Ended = field(default_factory=Ended)
 
     def take(self, event: dict[str, Any]) -> None:
+        """Update the state with an event of the child."""
         if "begins" in event:
             self.seed, self.since, self.machine = event["begins"], time.perf_counter(), Machine()
         elif "ended" in event:
@@ -69,19 +72,23 @@ def train_supervised(
     log: str,
     **options: Any,
 ) -> None:
-    """Trains the seeds of a cell in a process of their own; every seed has a record afterwards.
+    """Train the seeds of a cell in a child process. Afterwards every seed has a record.
 
     Args:
-        graph_folder, preprocessed_folder, specs, cells, folder: see `stages.train.train`.
+        graph_folder: result of download.
+        preprocessed_folder: result of preprocess.
+        specs: see `stages.train.train`.
+        cells: the cell id of each seed.
+        folder: where `seed<k>` is written.
         components: folders with the user's own components.
         jobs_per_card: see `runtime.devices.claimed_device`.
-        memory_limit_mb: memory that the process may take, in MiB; None for no limit.
-        timeout_min: minutes that a seed may take, from its start to its record; None for no limit.
-        log: where this process' output goes; the child's goes there too.
-        options: of `stages.train.train`.
+        memory_limit_mb: memory limit of the process, in MiB; None for no limit.
+        timeout_min: time limit of a seed in minutes, from its start to its record; None for no limit.
+        log: the file that receives the output of this process and of its child.
+        options: keyword arguments of `stages.train.train`.
 
     Raises:
-        TrainingError: the process could not do its work, or was told to stop. What is finished is kept.
+        TrainingError: the process could not do its work, or was asked to stop. Finished seeds are kept.
     """
     left = dict(cells)
     while left:
@@ -121,7 +128,7 @@ def train_supervised(
 
 
 def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
-    """Starts a child and follows it to its end, or to the end of a seed's time."""
+    """Start a child, and follow it until it ends or a seed exceeds its time limit."""
     run = _Run()
 
     def overdue() -> bool:
@@ -132,6 +139,7 @@ def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
 
 
 def _outcome(run: _Run, timeout_min: float | None) -> tuple[State, str]:
+    """Return the outcome of the seed that a child left unfinished, with the reason."""
     if run.ended.overdue:
         return "timeout", f"not done after {timeout_min:g} min (jobs.train_timeout_min)"
     if run.memory is not None:
@@ -151,7 +159,7 @@ def _record(
     folder: Path,
     files: dict[str, str] | None,
 ) -> None:
-    """Writes the record that the child could not, unless another job has finished the seed meanwhile."""
+    """Write the record of a seed for its ended child, unless another job has finished the seed."""
     from fglbench.records.federation import split_of
     from fglbench.records.run import Outcome, is_complete
     from fglbench.stages.run_folder import write_run

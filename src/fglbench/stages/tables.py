@@ -1,4 +1,4 @@
-"""The tables stage: every table of a study in four formats, and beside a paper's where it has one."""
+"""Write every table of a study in four formats, with its comparison to a paper if there is one."""
 
 from pathlib import Path
 
@@ -13,19 +13,19 @@ from fglbench.reporting.tables import build_table
 from fglbench.storage import write_text
 
 _OF_THE_STUDY = {"datasets": dataset_table, "partitions": partition_sizes_table}
-"""Tables of what cells have in common, by kind."""
+"""The tables that describe the datasets and partitions of a study, by kind."""
 
 
 def make_tables(study_folder: Path, folder: Path, reference_folder: Path) -> None:
-    """Writes the files that `reporting.names.table_files` lists.
+    """Write the files that `reporting.names.table_files` lists.
 
     Args:
-        study_folder: `study.json` and the Parquet files of the collect stage.
-        folder: where the tables go.
-        reference_folder: holds `<reference>.csv`; read only where the study names a reference.
+        study_folder: holds `study.json` and the Parquet files of the collect stage.
+        folder: where the tables are written.
+        reference_folder: holds `<reference>.csv`, which is read only if the study names a reference.
 
     Raises:
-        ConfigError: a table cannot be made as asked.
+        ConfigError: a table cannot be made with its settings.
         StorageError: a record or the reference file is missing or unreadable.
     """
     for sheet in study_sheets(read_study(study_folder), reference_folder):
@@ -34,7 +34,19 @@ def make_tables(study_folder: Path, folder: Path, reference_folder: Path) -> Non
 
 
 def study_sheets(study: StudyRecord, reference_folder: Path) -> list[Sheet]:
-    """All tables of a study, each followed by its comparison where it has one; errors as `make_tables`."""
+    """Return all tables of a study.
+
+    Args:
+        study: the collected records.
+        reference_folder: holds `<reference>.csv`, which is read only if the study names a reference.
+
+    Returns:
+        The sheets in the order of the study; a table's comparison, if there is one, follows the table.
+
+    Raises:
+        ConfigError: a table cannot be made with its settings.
+        StorageError: the reference file is missing or unreadable.
+    """
     sheets = []
     for spec in study.settings.get("tables") or []:
         if make := _OF_THE_STUDY.get(spec.get("kind", "cells")):

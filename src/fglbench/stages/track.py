@@ -1,4 +1,4 @@
-"""The track stage: imports the finished runs of a study into MLflow, in one process, from its records."""
+"""Import the finished runs of a study into MLflow from its records, in one process."""
 
 import shlex
 from collections.abc import Mapping
@@ -20,17 +20,20 @@ def track(
     failures: int = 0,
     specs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Imports every finished cell once and writes to `output` what was done; prints the command that shows the runs.
+    """Import every finished cell once, write a summary to `output`, and print the command that shows the runs.
 
     Args:
-        study_folder: what the collect stage wrote.
-        results: the results folder; `tracking/` below it holds the default store and the artifacts.
-        output: JSON with uri, experiment, imported, superseded, kept, command and failures. The store in
-            `results/tracking` is named relative to the working directory as `results` is.
+        study_folder: result of the collect stage.
+        results: the results folder. Its folder `tracking/` holds the default store and the artifacts.
+        output: the JSON file of the summary. It names the store in `results/tracking` relative to the working directory
+            if `results` is relative.
         uri: tracking URI; None: MLFLOW_TRACKING_URI, else SQLite in `results/tracking`.
-        experiment: None: the name of the study.
-        failures: how often this import was tried in vain.
-        specs: the specifications of cells that did not run here, by id.
+        experiment: name of the experiment; None: the name of the study.
+        failures: the number of earlier failed attempts of this import.
+        specs: specifications of the cells that did not run here, by cell id; None: there are none.
+
+    Returns:
+        The content of `output`: `uri`, `experiment`, `imported`, `superseded`, `kept`, `command` and `failures`.
 
     Raises:
         StorageError: a record is missing or unreadable.

@@ -1,8 +1,8 @@
-"""Stage train: one cell to its checkpoint, history, predictions and record; several seeds may share the process.
+"""Train one cell, and write its checkpoint, history, predictions and record. Several seeds may share the process.
 
-A seed whose record is complete and matches its checksums is kept, so that a job that was killed loses at most the seed
-it was training. Where memory runs out, a seed is tried again with fewer clients at once. Torch is imported only when
-there is something to train. The workflow's jobs train in a child process (`stages.supervise`).
+A seed with a complete record that matches its checksums is kept, so a killed job loses at most the seed that it was
+training. If memory runs out, the seed is retried with fewer clients at once. Torch is imported only if a seed must be
+trained. The workflow's jobs train in a child process (`stages.supervise`).
 """
 
 import gc
@@ -41,30 +41,57 @@ Progress = Callable[[int, float, float], None]
 
 
 class Watcher:
-    """Is told how the seeds of a cell come along; this one does nothing."""
+    """Callbacks for the progress of the seeds of a cell. This base class ignores all of them."""
 
     def begins(self, seed: int) -> None:
-        """A seed that is not there yet is about to be trained."""
+        """Handle the start of the training of a seed.
+
+        Args:
+            seed: the cell seed.
+        """
 
     def knows(self, seed: int, machine: Machine) -> None:
-        """What it is trained with, as far as known: first device, threads, mode and versions, then clients at once."""
+        """Handle new facts about the machine that trains a seed.
+
+        Args:
+            seed: the cell seed.
+            machine: the new facts: first device, threads, mode and versions, later the clients at once and in all.
+        """
 
     def out_of_memory(self, seed: int, reason: str) -> None:
-        """Memory ran out with several clients at once; when this returns, the seed is tried again with half of them."""
+        """Handle an out-of-memory error that occurred with several clients at once.
+
+        After this method returns, the seed is retried with half of the clients at once.
+
+        Args:
+            seed: the cell seed.
+            reason: the error message.
+        """
 
     def ended(self, seed: int) -> None:
-        """The seed's record is there."""
+        """Handle the end of a seed, whose record is complete.
+
+        Args:
+            seed: the cell seed.
+        """
 
     def spoilt(self) -> None:
-        """What failed on a card may have left this process unable to use it: other seeds belong into another one."""
+        """Handle an error on a GPU that may have made the GPU unusable for this process.
+
+        Other seeds must then be trained in another process.
+        """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """How the seeds of a cell are to be trained.
+    """How to train the seeds of a cell.
 
     Attributes:
-        device, threads, mode, chunk_clients, memory_mb: see `train`.
+        device: see `train`.
+        threads: see `train`.
+        mode: see `train`.
+        chunk_clients: see `train`.
+        memory_mb: see `train`.
         component_files: hashes of the user's component files.
     """
 
@@ -81,8 +108,8 @@ class ParameterSizes:
     """Sizes of the parameters of one client.
 
     Attributes:
-        bytes: of all.
-        widest: the largest last dimension.
+        bytes: of all parameters together.
+        widest: the largest last dimension of a parameter.
     """
 
     bytes: int
@@ -90,6 +117,14 @@ class ParameterSizes:
 
     @classmethod
     def of(cls, backbone: "Backbone") -> "ParameterSizes":
+        """Return the sizes of a backbone's parameters.
+
+        Args:
+            backbone: of the method.
+
+        Returns:
+            The sizes for one client.
+        """
         import torch
 
         initial = backbone.initial(torch.Generator()).values()
@@ -117,25 +152,28 @@ def train(
     watcher: Watcher | None = None,
     tried_again: Collection[str] = TRIED_AGAIN,
 ) -> None:
-    """Trains the seeds of a cell that are not there yet, each into `folder/seed<k>`.
+    """Train the seeds of a cell that have no complete record yet, each into `folder/seed<k>`.
 
     Args:
-        graph_folder, preprocessed_folder: results of download and preprocess.
+        graph_folder: result of download.
+        preprocessed_folder: result of preprocess.
         specs: the specifications `dataset`, `partition`, `prepared` and `method` (see `config.identity`).
         cells: the cell id of each seed.
-        folder: where to write.
+        folder: where `seed<k>` is written.
         device: "auto", "cpu" or "cuda".
-        threads: of torch.
-        chunk_clients, memory_mb: clients at once, or the memory that decides it; neither changes a number.
+        threads: number of torch threads.
+        chunk_clients: number of clients trained at once, which changes no number; None: it follows from `memory_mb`.
+        memory_mb: memory for the clients trained at once, in MiB, which changes no number; None: no limit.
         mode: "deterministic" or "fast", see `runtime.modes`; changes no number on a CPU.
-        trust: what it means that a user's component file changed and its VERSION did not.
-        log: where the output of this process goes, named in the reason of an outcome that is not ok.
-        progress: gives the callback of a seed's rounds.
-        watcher: told how it goes.
-        tried_again: the outcomes with which a seed counts as not there yet.
+        trust: what to do if a user's component file changed and its VERSION did not: "again" trains the seed again,
+            "warn" keeps it with a warning.
+        log: the file with the output of this process, which the reason of a failure names; None: there is none.
+        progress: function from a seed to the callback for its rounds, or to None.
+        watcher: receives the progress of the seeds; None: there is none.
+        tried_again: the outcomes that count as unfinished.
 
     Raises:
-        StorageError: the graph or the federation is missing, damaged or altered; the seed has no record then.
+        StorageError: the graph or the federation is missing, damaged or altered. The seed then has no record.
     """
     folder.mkdir(parents=True, exist_ok=True)
     watcher = watcher or Watcher()
@@ -143,7 +181,7 @@ def train(
     asked = Asked(device, threads, mode, chunk_clients, memory_mb, files)
     for seed, cell in cells.items():
         spoilt = False
-        # Two studies may ask for the same cell at the same time; the second waits and finds it done.
+        # Two studies may train the same cell at the same time. The second one waits and finds it complete.
         with exclusive(folder / f"seed{seed}"):
             own, made_from = folder / f"seed{seed}", split_of(preprocessed_folder / f"seed{seed}")
             if is_complete(own, cell, made_from, files if trust == "again" else None, tried_again):
@@ -160,7 +198,11 @@ def train(
 
 
 def _may_have_spoilt(record: RunRecord) -> bool:
-    """After some errors, such as a failed assertion on a card, CUDA answers every call of a process with that error."""
+    """Return whether an error may have made the GPU unusable for this process.
+
+    After some errors, such as a failed assertion on the GPU, CUDA answers every later call of the process with that
+    error.
+    """
     on_card = record.device is not None and record.device.type == "cuda"
     return on_card and record.outcome.state in ("failed", "oom")
 
@@ -177,7 +219,23 @@ def train_seed(
     progress: Progress | None,
     watcher: Watcher,
 ) -> RunRecord:
-    """Trains one seed and writes its folder whatever the outcome; returns the record."""
+    """Train one seed, and write its folder for any outcome.
+
+    Args:
+        graph_folder: result of download.
+        preprocessed_folder: the seed's folder of preprocess.
+        folder: of the seed.
+        specs: see `train`.
+        seed: the cell seed.
+        cell: the cell id.
+        asked: how to train.
+        log: see `train`.
+        progress: callback for the rounds; None: there is none.
+        watcher: receives the progress of the seed.
+
+    Returns:
+        The record, as stored in `run.json`.
+    """
     began = time.perf_counter()
     watcher.begins(seed)
     while True:
@@ -191,16 +249,16 @@ def train_seed(
 
         try:
             result, outcome = _run(graph_folder, preprocessed_folder, specs, seed, asked, progress, known)
-        except StorageError:  # of what other stages left, for which no cell is to blame
+        except StorageError:  # damage to files of other stages is not an outcome of a cell
             raise
-        except Exception as error:  # every error is an outcome of this cell; the other cells go on
+        except Exception as error:  # an error is an outcome of this cell only
             traceback.print_exc()
             state: State = "oom" if is_out_of_memory(error) else "failed"
             outcome = Outcome(state=state, reason=f"{type(error).__name__}: {error}"[:500])
         fewer = fewer_clients(machine) if outcome.state == "oom" else None
         if fewer is None:
             break
-        # The error is gone by now, and with it the frames that held its tensors.
+        # Outside the except block, the error no longer keeps the frames with the tensors alive.
         print(f"seed {seed}: {outcome.reason}; again with {fewer} clients at once", flush=True)
         watcher.out_of_memory(seed, outcome.reason or "")
         asked = replace(asked, chunk_clients=fewer)
@@ -211,18 +269,33 @@ def train_seed(
 
 
 def fewer_clients(machine: Machine) -> int | None:
-    """Half the clients that were trained at once; None where it was one, or where memory ran out before training."""
+    """Return half the number of clients that were trained at once.
+
+    Args:
+        machine: what is known of the failed attempt.
+
+    Returns:
+        At least 1; None if one client was trained at a time, or if memory ran out before training.
+    """
     if machine.clients is None:
         return None
     return min(machine.chunk_clients or machine.clients, machine.clients) // 2 or None
 
 
 def see(log: str) -> str:
-    """The end of a reason."""
+    """Return the text that names a log at the end of an outcome's reason.
+
+    Args:
+        log: path of the log.
+
+    Returns:
+        The text, which begins with a space.
+    """
     return f" (log: {log})"
 
 
 def _free_memory() -> None:
+    """Free memory that no tensor uses any more, in Python and on the GPU."""
     gc.collect()
     torch = sys.modules["torch"]
     if torch.cuda.is_initialized():
@@ -238,6 +311,7 @@ def _run(
     progress: Progress | None,
     known: Callable[[Machine], None],
 ) -> "tuple[Result | None, Outcome]":
+    """Train one seed, and return the result of the training loop and the outcome."""
     from fglbench.runtime.modes import before_torch
 
     before_torch(asked.mode)
@@ -271,7 +345,7 @@ def _run(
 
 
 def _prepared_device(asked: Asked, known: Callable[[Machine], None]) -> "torch.device":
-    """Sets threads, memory and mode of torch, and tells what is trained on."""
+    """Set threads, memory and mode of torch, report them, and return the device to train on."""
     import torch
 
     from fglbench.runtime.memory import keep_freed_memory
@@ -289,7 +363,7 @@ def _prepared_device(asked: Asked, known: Callable[[Machine], None]) -> "torch.d
 
 
 def _method(spec: dict[str, Any], task: "Task", federation: "Federation") -> "Method":
-    """The method of a cell on its backbone."""
+    """Return the method of a cell, on its backbone."""
     own = spec["backbone"]
     backbone_settings = registry.declaration("backbone", own["name"]).settings(**own["settings"])
     backbone = registry.module("backbone", own["name"]).Backbone(
@@ -301,14 +375,14 @@ def _method(spec: dict[str, Any], task: "Task", federation: "Federation") -> "Me
 
 
 def _not_applicable(spec: dict[str, Any], task: "Task", method: "Method", federation: "Federation") -> str | None:
-    """Why the method makes no sense on this federation; None where it does."""
+    """Return the reason why the method cannot be applied to this federation; None if it can."""
     if method.needs_classes and not task.predicts_classes:
         return f"{spec['method']} reads predictions as classes, which the task {spec['task']['name']} has not"
     return task.not_applicable(federation) or method.not_applicable()
 
 
 def _too_many_inputs(federation: "Federation", sizes: ParameterSizes, device: "torch.device") -> str | None:
-    """Why one-hot ids do not fit into memory; None where they do."""
+    """Return the reason why parameters for one-hot ids do not fit into memory; None if they fit."""
     from fglbench.runtime.memory import memory_mb, parameters_mb
 
     needed, there_are = parameters_mb(federation.num_clients, sizes.bytes), memory_mb(device)
@@ -321,6 +395,7 @@ def _too_many_inputs(federation: "Federation", sizes: ParameterSizes, device: "t
 
 
 def _schedule(spec: dict[str, Any]) -> "Schedule":
+    """Return the training schedule of a specification."""
     from fglbench.federation.schedule import LocalPrivacy, Schedule
 
     training = dict(spec["training"])
@@ -332,6 +407,7 @@ def _schedule(spec: dict[str, Any]) -> "Schedule":
 def _clients_at_once(
     federation: "Federation", method: "Method", sizes: ParameterSizes, limit_mb: int | None
 ) -> int | None:
+    """Return the number of clients to train at once."""
     from fglbench.federation.chunks import clients_at_once
 
     backbone = method.backbone
@@ -342,7 +418,7 @@ def _clients_at_once(
 
 
 def _processor() -> str:
-    """The processor's name, where the system tells it."""
+    """Return the name of the processor, or its architecture if the system does not tell the name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -1,6 +1,6 @@
-"""What the process that trains does; `stages.supervise` starts it and is told how it goes.
+"""Train the seeds of a cell in a child process, which reports its progress to `stages.supervise`.
 
-It alone holds the card and the locks of its seeds, so these are free exactly when nothing runs any more.
+Only the child holds the locks of its GPU and of its seeds, so a lock is free as soon as no training uses it.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from fglbench.storage import disk_trouble
 
 
 class Reporter(Watcher):
-    """Writes what the parent must know."""
+    """Watcher that sends the progress of the seeds to the parent process as events."""
 
     def __init__(self, report: Callable[..., None]):
         self.report = report
@@ -30,7 +30,7 @@ class Reporter(Watcher):
         self.report(machine=machine.model_dump(exclude_unset=True))
 
     def out_of_memory(self, seed: int, reason: str) -> None:
-        # What a failed allocation leaves behind is gone for certain only with its process.
+        # Only the end of the process is certain to free all memory after a failed allocation.
         self.report(out_of_memory=reason)
         leave()
 
@@ -54,7 +54,23 @@ def work(
     memory_limit_mb: int | None,
     options: dict[str, Any],
 ) -> None:
-    """Trains the seeds of a cell; see `stages.supervise.train_supervised`."""
+    """Train the seeds of a cell; see `stages.supervise.train_supervised`.
+
+    Args:
+        report: sends an event, given as keywords, to the parent process.
+        folder: where `seed<k>` is written.
+        graph_folder: result of download.
+        preprocessed_folder: result of preprocess.
+        specs: see `stages.train.train`.
+        cells: pairs of a seed and its cell id.
+        components: folders with the user's own components.
+        jobs_per_card: see `runtime.devices.claimed_device`.
+        memory_limit_mb: memory limit of this process, in MiB; None for no limit.
+        options: keyword arguments of `stages.train.train`.
+
+    Raises:
+        DiskError: the results cannot be written, because the disk is full or not writable.
+    """
     limit_memory(memory_limit_mb)
     try:
         use_folders([Path(path) for path in components])
@@ -68,7 +84,7 @@ def work(
                 **options,
                 watcher=Reporter(report),
             )
-    except Exception as error:  # of the job, not of a cell
+    except Exception as error:  # an error of the job and not of a cell
         if not isinstance(error, FglbenchError) and (trouble := disk_trouble(error, Path(folder))):
             raise trouble from error
         raise

@@ -1,12 +1,12 @@
-"""Whether stored files still are what their stages wrote: every checksum compared, what is wrong removed on request.
+"""Compare stored files with their checksums, and remove damaged files on request.
 
-A graph is checked against the hash on its data card, a split against its card, the files of a run against its record,
-and cards, federations, records and metrics against the lists `seeds-<range>.json` of the jobs that made them. Where no
-list names a file (`fglbench train` writes none), it must at least be readable. Collected records, tables, figures and
-reports are checked against the lists `checksums/<stage>/<study>.json`.
+A graph is compared with the hash on its data card, a split with its card, and the files of a run with its record.
+Cards, federations, records and metrics are compared with the lists `seeds-<range>.json` of the jobs that made them. A
+file that no list names must be readable (`fglbench train` writes no lists). Collected records, tables, figures and
+reports are compared with the lists `checksums/<stage>/<study>.json`.
 
-Snakemake makes a missing file again where something that is missing too needs it. So a repair also removes the lists of
-the later stages and the summary of the studies concerned; stages keep by content what is unharmed.
+Snakemake makes a missing file again only if another missing file needs it. A repair therefore also removes the lists of
+the later stages and the summary of every affected study. The stages then keep all undamaged files.
 """
 
 import re
@@ -27,7 +27,7 @@ from fglbench.stages.job import NOT_RUN
 from fglbench.storage import exclusive, hash_file, hash_npz, read_json, read_npz
 
 _STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
-"""The stages with seeds, in their order, and the file of a seed that each writes last."""
+"""The stages with seeds, in their order, and the file that each stage writes last for a seed."""
 
 _SEED = re.compile(r"seed\d+")
 
@@ -36,14 +36,14 @@ Hashes = Mapping[str, set[str]]
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that is not what its stage wrote.
+    """A file that differs from what its stage wrote.
 
     Attributes:
         path: the file.
         reason: what is wrong with it.
         made: the files and folders that its stage makes together.
         folder: relative to the results folder: `download/<dataset>`, the folder of the seeds, or `checksums/<stage>`.
-        seeds: the seeds concerned; None: all.
+        seeds: the affected seeds; None: all seeds.
     """
 
     path: Path
@@ -54,7 +54,14 @@ class Damage:
 
 
 def find_damage(results: Path) -> Iterator[Damage]:
-    """Every damaged file below a results folder, stage by stage; reads all of them, writes nothing."""
+    """Find every damaged file below a results folder. Read all files, and write nothing.
+
+    Args:
+        results: the results folder.
+
+    Yields:
+        The damaged files, stage by stage.
+    """
     for folder in sorted(results.glob("download/*/")):
         yield from _graph_damage(results, folder)
     for stage in _STAGES:
@@ -66,8 +73,13 @@ def find_damage(results: Path) -> Iterator[Damage]:
 
 
 def repair(results: Path, damage: Damage) -> None:
-    """Removes what is damaged, and what keeps Snakemake from making it again."""
-    if damage.folder.parts[0] == CHECKSUMS:  # no cell depends on it, and Snakemake sees that it is missing
+    """Remove a damaged file, and the files that keep Snakemake from making it again.
+
+    Args:
+        results: the results folder.
+        damage: an item of `find_damage`.
+    """
+    if damage.folder.parts[0] == CHECKSUMS:  # no cell depends on it, and Snakemake notices that it is missing
         for path in damage.made:
             path.unlink(missing_ok=True)
         return
@@ -80,17 +92,23 @@ def repair(results: Path, damage: Damage) -> None:
 
 
 def leftovers(results: Path) -> list[Path]:
-    """Half-made files and folders of jobs that were killed: temporary names that nobody will rename any more.
+    """Return the incomplete files and folders that killed jobs left behind, under temporary names.
 
-    Locks, which end in `.lock`, are none, nor is what a process is at that holds one.
+    Locks (`.lock`) are left out, and so are files that a running process is writing.
+
+    Args:
+        results: the results folder.
+
+    Returns:
+        The sorted paths.
     """
     found = sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
     return [path for path in found if not _in_the_making(path)]
 
 
 def _in_the_making(path: Path) -> bool:
-    """Whether another process holds the lock of what a temporary name will become, or of the folder that it is in."""
-    folder = path.name[1:].rpartition(".")[0]  # a file's name has its suffix once more at the end
+    """Return whether another process holds the lock of the final name, or of the folder that contains the path."""
+    folder = path.name[1:].rpartition(".")[0]  # the temporary name of a file ends with its suffix a second time
     targets = (path.with_name(folder), path.with_name(folder.rpartition(".")[0] or folder), path.parent)
     for lock in (target.with_name(f".{target.name}.lock") for target in targets):
         if not lock.exists():
@@ -104,6 +122,7 @@ def _in_the_making(path: Path) -> bool:
 
 
 def _graph_damage(results: Path, folder: Path) -> Iterator[Damage]:
+    """Yield the damage to the graph of a dataset."""
     card, graph = folder / "graph.json", folder / "graph.npz"
     if not (card.exists() or graph.exists()):
         return
@@ -120,6 +139,7 @@ def _graph_damage(results: Path, folder: Path) -> Iterator[Damage]:
 
 
 def _stage_damage(results: Path, stage: str, folder: Path) -> Iterator[Damage]:
+    """Yield the damage to the lists and seeds in a folder of a stage."""
     place = folder.relative_to(results)
     hashes: dict[str, set[str]] = {}
     for path in sorted(folder.glob("seeds-*.json")):
@@ -132,7 +152,7 @@ def _stage_damage(results: Path, stage: str, folder: Path) -> Iterator[Damage]:
             if not isinstance(digest, str) or not _SEED.fullmatch(name.partition("/")[0]):
                 yield Damage(path, "names what is no file of a seed", (path,), place, frozenset(_seeds(path)))
                 continue
-            # A seed that failed and was tried again is in an older list with another hash.
+            # An older list may have another hash, of a seed that failed and was retried.
             hashes.setdefault(name, set()).add(digest)
     seeds = {path.name for path in folder.glob("seed[0-9]*/") if _SEED.fullmatch(path.name)}
     seeds |= {name.partition("/")[0] for name in hashes}
@@ -142,11 +162,12 @@ def _stage_damage(results: Path, stage: str, folder: Path) -> Iterator[Damage]:
 
 
 def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Path, str]]:
+    """Yield every damaged file of a seed with the reason."""
     last = folder / _STAGES[stage]
     if reason := _file_damage(last, hashes.get(f"{folder.name}/{last.name}")):
         yield last, reason
         return
-    if stage == "preprocess" and not is_unharmed(folder):  # by the checksum that it holds itself
+    if stage == "preprocess" and not is_unharmed(folder):  # compares the file with the checksum inside it
         yield last, "does not match its checksum"
     if stage not in ("split", "train"):
         return
@@ -162,13 +183,13 @@ def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Pat
 
 
 def _study_damage(results: Path, path: Path) -> Iterator[Damage]:
-    """What does not match the list of a stage that makes files of a whole study."""
+    """Yield the files of a study that do not match the list of their stage."""
     place = path.parent.relative_to(results)
     try:
         listed = {results / name: digest for name, digest in read_json(path).items()}
     except (StorageError, AttributeError):
         listed = {}
-    # A repair removes what is listed: a list that is damaged itself must not name anything else.
+    # A repair removes the listed files, so a damaged list must not name files of other stages.
     own = results / path.parent.name
     if not listed or not all(file.is_relative_to(own) and ".." not in file.parts for file in listed):
         yield Damage(path, "cannot be read", (path,), place)
@@ -179,7 +200,10 @@ def _study_damage(results: Path, path: Path) -> Iterator[Damage]:
 
 
 def _file_damage(path: Path, known: set[str] | None) -> str | None:
-    """What is wrong with a file; without known hashes it must be readable, which an .npz checks by its own sums."""
+    """Return what is wrong with a file; None if nothing is wrong.
+
+    Without known hashes, the file must be readable; an .npz has checksums of its own.
+    """
     if not path.exists():
         return "is missing"
     try:
@@ -192,17 +216,17 @@ def _file_damage(path: Path, known: set[str] | None) -> str | None:
 
 
 def _seeds(path: Path) -> list[int]:
-    """The seeds of a list, from its name."""
+    """Return the seeds in the name of a list."""
     return seeds_of(path.stem.removeprefix("seeds-"))
 
 
 def _concerned(results: Path, damage: Damage, stage: str) -> Iterator[Path]:
-    """The folders of a later stage, or of the damage's own, whose seeds depend on what is damaged."""
+    """Yield the folders of a stage whose seeds depend on the damage; none for a stage before that of the damage."""
     own, dataset, *rest = damage.folder.parts
     order = ["download", *_STAGES]
     if order.index(stage) < order.index(own):
         return
-    # What a method needs prepared is not in its path, so all methods of a partition are asked.
+    # The path of a method does not name its preprocessing, so all methods of the partition are affected.
     deepest = [*rest] if stage == own or own in ("train", "evaluate") else rest[:1]
     depth = 1 if stage == "split" else 2
     pattern = "/".join([*deepest, *["*"] * (depth - len(deepest))])
@@ -210,6 +234,7 @@ def _concerned(results: Path, damage: Damage, stage: str) -> Iterator[Path]:
 
 
 def _lists(results: Path, damage: Damage) -> Iterator[Path]:
+    """Yield the lists of all stages that contain an affected seed."""
     for stage in _STAGES:
         for folder in _concerned(results, damage, stage):
             for path in folder.glob("seeds-*.json"):
@@ -218,7 +243,10 @@ def _lists(results: Path, damage: Damage) -> Iterator[Path]:
 
 
 def _summaries(results: Path, damage: Damage) -> Iterator[Path]:
-    """`study.json` and its list, of the studies that have a cell concerned; of all where a record cannot be read."""
+    """Yield `study.json` and its list for every affected study.
+
+    A study is affected if it has an affected cell. All studies are affected if the affected cells are unknown.
+    """
     cells: set[str] = set()
     known = True
     train = damage.folder if damage.folder.parts[0] != "evaluate" else Path("train", *damage.folder.parts[1:])

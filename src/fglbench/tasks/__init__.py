@@ -1,4 +1,7 @@
-"""What is predicted and scored: one file a task; `base.py` holds the contract."""
+"""Tasks: what is predicted and scored.
+
+One file per task; `base.py` holds the contract.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,13 +15,27 @@ DEFAULT_TASK = "node-classification"
 
 
 def task_name(spec: Mapping[str, Any]) -> str:
-    """The name of a cell's task, from the specification of its method."""
+    """Return the name of a cell's task.
+
+    Args:
+        spec: specification of the cell's method.
+
+    Returns:
+        The task that the specification names, or the default task.
+    """
     name: str = spec["task"]["name"] if "task" in spec else DEFAULT_TASK
     return name
 
 
 def task_of(spec: Mapping[str, Any]) -> "Task":
-    """The task of a cell, from the specification of its method or split; one that names none has the default."""
+    """Make the task of a cell.
+
+    Args:
+        spec: specification of the cell's method or split.
+
+    Returns:
+        The task that the specification names, with its settings; the default task if it names none.
+    """
     spec = spec.get("task", {"name": DEFAULT_TASK, "settings": {}})
     settings = registry.declaration("task", spec["name"]).settings(**spec["settings"])
     task: Task = registry.module("task", spec["name"]).Task(settings)
@@ -26,28 +43,63 @@ def task_of(spec: Mapping[str, Any]) -> "Task":
 
 
 def has_own_roles(name: str) -> bool:
-    """Whether a task draws roles of its own, as `Task.roles` says; `protocol.split` gives those of nodes."""
+    """Return whether a task draws its own roles (see `Task.roles`) instead of those of nodes by `protocol.split`.
+
+    Args:
+        name: of the task.
+
+    Returns:
+        The constant `OWN_ROLES` of its file, False by default.
+    """
     return bool(registry.declaration("task", name).constants.get("OWN_ROLES", False))
 
 
 def targets_of(name: str) -> str:
-    """What a task predicts, in a caption: "nodes" unless it says otherwise."""
+    """Return the word for the targets of a task, for captions.
+
+    Args:
+        name: of the task.
+
+    Returns:
+        The constant `TARGETS` of its file, "nodes" by default.
+    """
     found: str = registry.declaration("task", name).constants.get("TARGETS", "nodes")
     return found
 
 
 def metrics_of(name: str) -> dict[str, str]:
-    """All scores of a task, the one that selects first, each with its better direction ("higher" or "lower")."""
+    """Return all scores of a task.
+
+    Args:
+        name: of the task.
+
+    Returns:
+        Score -> its better direction ("higher" or "lower"); the score that selects the round is the first one.
+    """
     found: dict[str, str] = registry.declaration("task", name).constants["METRICS"]
     return found
 
 
 def metrics_of_logits(name: str) -> tuple[str, ...]:
-    """The scores of a task that are only there if logits are stored."""
+    """Return the scores of a task that need stored logits.
+
+    Args:
+        name: of the task.
+
+    Returns:
+        Names of these scores; empty if there are none.
+    """
     found: tuple[str, ...] = registry.declaration("task", name).constants.get("OF_LOGITS", ())
     return found
 
 
 def selecting_metric(name: str) -> str:
-    """The score of a task that selects the round, and that tables show unless they say otherwise."""
+    """Return the score of a task that selects the round; tables show it by default.
+
+    Args:
+        name: of the task.
+
+    Returns:
+        Name of the score.
+    """
     return next(iter(metrics_of(name)))

@@ -1,10 +1,15 @@
 """The contract of a task: what is predicted, what local training minimises, and how predictions are scored.
 
-A file of this folder declares `VERSION`, `METRICS` (its scores, each with "higher" or "lower" for what is better; the
-first one selects the round, and higher is better there), `class Settings(ComponentSettings)` and `class
-Task(base.Task)`. Scores that need stored logits (`protocol.logits`) it lists in `OF_LOGITS`; a task whose targets are
-no nodes names them (`TARGETS = "pairs"`), and one that draws roles of its own says so (`OWN_ROLES = True`). Scores are
-computed from stored predictions, without torch: a file imports it in the methods that need it.
+A file of this folder declares `VERSION`, `METRICS`, `class Settings(ComponentSettings)` and `class Task(base.Task)`.
+`METRICS` maps each score to its better direction, "higher" or "lower". The first score selects the round, and its
+direction is "higher". Three more constants are optional:
+
+    OF_LOGITS        the scores that need stored logits (`protocol.logits`)
+    TARGETS          the word for the targets, such as "pairs", if they are not nodes
+    OWN_ROLES        True if the task draws its own roles
+
+Scores are computed from stored predictions, without torch. A file therefore imports torch inside the methods that need
+it.
 """
 
 from abc import ABC, abstractmethod
@@ -31,11 +36,11 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Roles:
-    """Which targets are for training, validation and test.
+    """The roles of the targets: training, validation and test.
 
     Attributes:
-        arrays: as `split.npz` has it, `role` [N] int8 of the clients' nodes among it.
-        counts: of train, val and test the targets of each client.
+        arrays: the arrays of `split.npz`, including `role` [N] int8 of the clients' nodes.
+        counts: for train, val and test the number of targets of each client.
     """
 
     arrays: Arrays
@@ -44,13 +49,13 @@ class Roles:
 
 @dataclass(frozen=True)
 class Targets:
-    """What is predicted, client by client, as the split has it.
+    """The targets of a split, client by client.
 
     Attributes:
-        truth: [T] true values, aligned with a reading's predictions.
-        ptr: [C + 1]; targets ptr[c]:ptr[c + 1] belong to client c.
+        truth: [T] true values, aligned with the predictions of a reading.
+        ptr: [C + 1] boundaries; targets ptr[c]:ptr[c + 1] belong to client c.
         role: [T] int8: 0 none, 1 train, 2 validation, 3 test.
-        share: [T] float64 1 / the number of clients that have a target; None where no two have the same.
+        share: [T] float64, 1 / the number of clients that have the target; None if no target is shared.
     """
 
     truth: np.ndarray
@@ -60,12 +65,15 @@ class Targets:
 
 
 def mean_of(sums: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
-    """[...] the mean over clients of a score that is a mean over targets, nan where no client has any.
+    """Compute the mean over clients of a score that is itself a mean over targets.
 
     Args:
-        sums: [..., C] the score's sum over the targets of each client.
-        sizes: [C] these targets.
-        mean: "macro" for the plain mean over the clients that have some; else every target counts the same.
+        sums: [..., C] sum of the score over the targets of each client.
+        sizes: [C] number of these targets.
+        mean: "macro" for the plain mean over the clients that have targets; any other value weighs all targets equally.
+
+    Returns:
+        [...] float64; nan if no client has targets.
     """
     present = sizes > 0
     if not present.any():
@@ -76,16 +84,24 @@ def mean_of(sums: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
 
 
 def each_of(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """[C] the same score of each client, nan where it has no targets."""
+    """Compute the mean score of each client.
+
+    Args:
+        sums: [C] sum of the score over the targets of each client.
+        sizes: [C] number of these targets.
+
+    Returns:
+        [C] float64; nan for clients without targets.
+    """
     return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
 
 
 class Objective(ABC):
-    """What local training minimises on some client graphs.
+    """The loss that local training minimises on some client graphs.
 
     Attributes:
-        targets: ascending rows of the federation whose outputs the loss reads.
-        counts: [C] int64 training targets of each client; one without any does not train.
+        targets: [T] int64 ascending rows of the federation whose outputs the loss reads.
+        counts: [C] int64 number of training targets of each client; a client without training targets does not train.
     """
 
     targets: np.ndarray
@@ -93,15 +109,22 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, step: "Step") -> "Tensor":
-        """[S] mean loss of each client over the targets of the step's batch."""
+        """Compute the mean loss of each client over the targets of the step's batch.
+
+        Args:
+            step: clients, outputs and batch of the local step.
+
+        Returns:
+            [S] float32.
+        """
 
 
 class Task(ABC):
-    """Base of all tasks.
+    """Base class of all tasks.
 
     Attributes:
         settings: the resolved settings.
-        predicts_classes: whether outputs are logits of classes, as some methods need.
+        predicts_classes: whether the outputs are logits of classes, which some methods need.
         predicts_pairs: whether a prediction needs the outputs of all nodes of a client at once.
     """
 
@@ -112,22 +135,32 @@ class Task(ABC):
         self.settings = settings
 
     def not_applicable(self, federation: "Federation") -> str | None:
-        """The reason why this task makes no sense on a federation, or None."""
+        """Return the reason why this task cannot be applied to a federation.
+
+        Args:
+            federation: the client graphs.
+
+        Returns:
+            The reason as text; None if the task can be applied.
+        """
         return None
 
     def roles(
         self, graph: "Graph", assignment: "Assignment", split: SplitSettings, seed: int, dataset: str, scheme: str
     ) -> Roles:
-        """Draws the roles of what is predicted: of nodes, as `protocol.split` says.
+        """Draw the roles of the targets; by default those of nodes, as `protocol.split` says.
 
-        A task with a rule of its own declares `OWN_ROLES = True` in its file, and is then part of the split's identity.
+        A task with its own rule declares `OWN_ROLES = True` in its file. It then becomes part of the split's identity.
 
         Args:
-            graph: that clients hold parts of.
-            assignment: which nodes each client holds.
-            split: of the protocol.
+            graph: the whole graph.
+            assignment: the nodes that each client holds.
+            split: settings of `protocol.split`.
             seed: the cell's seed.
-            dataset, scheme: parts of the name of the random stream, and of messages.
+            dataset, scheme: names, used for the random stream and in messages.
+
+        Returns:
+            The arrays of `split.npz`, and the number of targets per role and client.
 
         Raises:
             PartitionError: the roles cannot be drawn.
@@ -137,52 +170,116 @@ class Task(ABC):
 
     @abstractmethod
     def outputs(self, federation: "Federation") -> int | None:
-        """Columns of the local models' last layer; None: embeddings of nodes, as wide as the hidden layers."""
+        """Return the number of columns of the last layer of the local models.
+
+        Args:
+            federation: the client graphs.
+
+        Returns:
+            The number of columns; None: the outputs are node embeddings, as wide as the hidden layers.
+        """
 
     @abstractmethod
     def objective(self, federation: "Federation") -> Objective:
-        """What local training minimises."""
+        """Make the loss that local training minimises.
+
+        Args:
+            federation: the client graphs to train on.
+
+        Returns:
+            The objective with its training targets.
+        """
 
     @abstractmethod
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
-        """What is stored of a forward pass over all nodes of some clients: [outputs, ...], one entry for each node, or
-        [T, ...], one for each of these clients' `targets`.
+        """Compute the stored predictions from a forward pass over all nodes of some clients.
 
         Args:
             output: of the models.
-            batch: whose outputs they are; its `targets` are these nodes, or some of them (see `predicts_pairs`).
-            federation: that is scored.
+            batch: of the forward pass; its `targets` are all nodes of these clients, or some of them if
+                `predicts_pairs` is false.
+            federation: the client graphs that are scored.
+
+        Returns:
+            [outputs, ...], one entry for each output row; or [T, ...], one for each of these clients' `targets`.
         """
 
     def count(self, federation: "Federation", role: str) -> np.ndarray:
-        """[C] int64 targets of role "val" or "test" at each client; nodes by default."""
+        """Count the targets of a role at each client; these are nodes by default.
+
+        Args:
+            federation: the client graphs that are scored.
+            role: "val" or "test".
+
+        Returns:
+            [C] int64.
+        """
         return federation.count({"val": VAL, "test": TEST}[role])
 
     @abstractmethod
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """What the history keeps of a round's predictions for "val" or "test", by name: [C] each, or one number."""
+        """Compute what the history keeps of the predictions of a round.
+
+        Args:
+            predictions: of all clients, as `predict` gives them.
+            federation: the client graphs that are scored.
+            role: "val" or "test".
+
+        Returns:
+            Arrays [C], or single numbers, by name.
+        """
 
     @abstractmethod
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
-        """The selecting score, [...], of what the history keeps of one or more rounds, [..., C] each.
+        """Compute the selecting score from what the history keeps of one or more rounds.
 
         Args:
-            kept: by name, as `round_scores` gives it.
+            kept: the arrays of `round_scores` by name, [..., C] each, or [...] for single numbers.
             role: "val" or "test".
-            sizes: [C] targets of that role.
-            mean: over clients, "pooled", "macro" or "nodes". nan where no client has such targets.
+            sizes: [C] number of targets of that role.
+            mean: client mean: "pooled", "macro", "nodes" or "weighted" (which selects as "pooled").
+
+        Returns:
+            [...] float64; nan if no client has targets of that role.
         """
 
     @abstractmethod
     def client_scores(self, kept: Arrays, role: str, sizes: np.ndarray) -> np.ndarray:
-        """[C] the selecting score of each client, nan where it has no such targets; arguments as `score`."""
+        """Compute the selecting score of each client from what the history keeps of a round.
+
+        Args:
+            kept: the arrays of `round_scores` by name.
+            role: "val" or "test".
+            sizes: [C] number of targets of that role.
+
+        Returns:
+            [C] float64; nan for clients without targets of that role.
+        """
 
     @abstractmethod
     def targets(self, split: Arrays, labels: np.ndarray) -> Targets:
-        """What is predicted, from the arrays of `split.npz` and the labels [num_nodes] of the graph."""
+        """Return the targets of a split.
+
+        Args:
+            split: the arrays of `split.npz`.
+            labels: [num_nodes] int64 labels of the graph.
+
+        Returns:
+            True values, client boundaries and roles of the targets.
+        """
 
     @abstractmethod
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
-        """All scores of the targets that are `tested` [T] bool, by metric, as `evaluation.metrics.means` has them."""
+        """Compute all scores of the tested targets.
+
+        Args:
+            predicted: [T, ...] stored predictions, aligned with `targets`.
+            logits: [T, classes] float32 stored logits; None if they are not stored.
+            targets: of the split.
+            tested: [T] bool, the targets to score.
+
+        Returns:
+            For each metric an entry as `evaluation.metrics.means` makes it.
+        """

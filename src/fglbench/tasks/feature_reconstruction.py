@@ -1,7 +1,8 @@
-"""Feature reconstruction: a model gives back the features of every node, as autoencoders do.
+"""Feature reconstruction: a model reconstructs the features of every node, as autoencoders do.
 
-Local loss: the mean squared error over a client's training nodes. Score of a node: R2 = 1 - ||x - x'||^2 / ||x||^2,
-which is 1 where its features come back as they are and 0 for a model that says nothing. A node without features has 0.
+The local loss is the mean squared error over a client's training nodes. The score of a node is
+R2 = 1 - ||x - x'||^2 / ||x||^2, which is 1 for a perfect reconstruction and 0 for the output x' = 0. A node whose
+features are all zero has the score 0.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -50,13 +51,31 @@ class Task(NodeTask):
         return SquaredError(federation)
 
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
-        """[outputs] float32 R2 of each node; the features themselves would be gigabytes."""
+        """Compute the R2 of each node; storing the reconstructed features would take gigabytes.
+
+        Args:
+            output: reconstructed features [outputs, num_features].
+            batch: of the forward pass.
+            federation: the client graphs that are scored.
+
+        Returns:
+            [outputs] float32.
+        """
         x = features_of(batch, federation)
         size = x.square().sum(1)
         return (1 - (output.logits - x).square().sum(1) / size).where(size > 0, 0.0)
 
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """`<role>_r2` [C]: sums over the nodes; where clients share nodes `<role>_node_mean`, every node once."""
+        """Compute the sum of R2 over the nodes of each client.
+
+        Args:
+            predictions: [N] float32 R2 of each node.
+            federation: the client graphs that are scored.
+            role: "val" or "test".
+
+        Returns:
+            `<role>_r2` [C] float64; if clients share nodes, also `<role>_node_mean`, in which every node counts once.
+        """
         rows = federation.role == ROLES[role]
         found = predictions[rows].astype(np.float64)
         kept = {f"{role}_r2": np.bincount(federation.client_of[rows], found, minlength=federation.num_clients)}
@@ -76,12 +95,28 @@ class Task(NodeTask):
 
 
 def node_mean(values: np.ndarray, share: np.ndarray) -> float | None:
-    """The mean in which every node counts once; None without nodes."""
+    """Compute the mean in which every node counts once.
+
+    Args:
+        values: [n] values of rows.
+        share: [n] float64, 1 / the number of clients that hold the row's node.
+
+    Returns:
+        The mean; None without rows.
+    """
     return float(np.average(values, weights=share)) if len(values) else None
 
 
 def features_of(batch: "Batch", federation: "Federation") -> "Tensor":
-    """[targets, num_features] features of a batch's targets."""
+    """Return the features of a batch's targets.
+
+    Args:
+        batch: of the federation.
+        federation: the client graphs.
+
+    Returns:
+        [targets, num_features] float32 on the device of the batch.
+    """
     from fglbench.federation.features import dense_rows
 
     return dense_rows(federation.features[batch.targets.cpu().numpy()], batch.targets.device)

@@ -1,9 +1,10 @@
 """Link prediction: whether two nodes of a client are joined, from the inner product of their embeddings.
 
-Each client's undirected edges are split; messages pass on training edges alone. Validation and test edges are scored
-against as many pairs of the client's nodes that the whole graph does not join, by AUC and average precision. A
-backbone's outputs are the embeddings, as wide as its hidden layers. The local loss is PyG's `GAE.recon_loss`, or with
-`pairs: all` that of Kipf and Welling (2016). Eq. 7 of FedVGAE sums over all pairs without weights, which neither does.
+Each client's undirected edges are split into roles, and messages pass along training edges only. Validation and test
+edges are scored against as many pairs of the client's nodes that have no edge in the whole graph, by AUC and average
+precision. The outputs of a backbone are the embeddings, as wide as its hidden layers. The local loss is PyG's
+`GAE.recon_loss`, or with `pairs: all` that of Kipf and Welling (2016). Eq. 7 of FedVGAE instead sums over all pairs
+without weights.
 
 Defaults:
     train, val, test 0.85, 0.05, 0.1: those of Kipf and Welling (2016).
@@ -41,7 +42,7 @@ OWN_ROLES = True
 TARGETS = "pairs"
 ROLES = {"val": VAL, "test": TEST}
 MOST_PAIRS = 2**28
-"""Ordered pairs of all clients under `pairs: all`, of which training keeps some 4 GiB."""
+"""Largest number of ordered pairs of all clients under `pairs: all`; training keeps about 4 GiB for this number."""
 
 
 class Settings(ComponentSettings):
@@ -78,7 +79,22 @@ class Task(base.Task):
     def roles(
         self, graph: "Graph", assignment: "Assignment", split: SplitSettings, seed: int, dataset: str, scheme: str
     ) -> Roles:
-        """`role` [N] is 0 for every node; `pairs`, `pair_ptr`, `pair_role`, `pair_edge` are as `Pairs` has them."""
+        """Draw the roles of edges; all nodes have the role 0.
+
+        Args:
+            graph: the whole graph.
+            assignment: the nodes that each client holds.
+            split: not used; the settings of the task have the ratios.
+            seed: the cell's seed.
+            dataset, scheme: names, used for the random stream and in messages.
+
+        Returns:
+            Arrays: `role` [N] int8 of zeros, and `pairs`, `pair_ptr`, `pair_role`, `pair_edge` as in `Pairs`. Counts:
+            the training edges, validation pairs and test pairs of each client.
+
+        Raises:
+            PartitionError: the scheme holds clients out.
+        """
         parts, settings = assignment.parts, self.settings
         if assignment.held_out_clients:
             raise PartitionError(
@@ -99,7 +115,11 @@ class Task(base.Task):
         return Roles({"role": np.zeros(len(nodes), dtype=np.int8), **pairs.arrays()}, counts)
 
     def outputs(self, federation: "Federation") -> None:
-        """Embeddings."""
+        """Return None, because the outputs are embeddings.
+
+        Args:
+            federation: not used.
+        """
 
     def objective(self, federation: "Federation") -> "LinkObjective":
         from fglbench.tasks.common.links import AllPairs, SampledPairs
@@ -107,7 +127,16 @@ class Task(base.Task):
         return (AllPairs if self.settings.pairs == "all" else SampledPairs)(federation)
 
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
-        """[pairs] float32 inner products, which rank pairs as their sigmoids do and do not saturate."""
+        """Compute the inner products of pairs, which rank pairs as their sigmoids do and do not saturate.
+
+        Args:
+            output: embeddings [outputs, width] of all nodes of some clients.
+            batch: of the forward pass.
+            federation: the client graphs that are scored.
+
+        Returns:
+            [pairs] float32 of these clients.
+        """
         from fglbench.tasks.common.links import ScoredPairs
 
         self._scored = self._scored or ScoredPairs()
@@ -117,7 +146,16 @@ class Task(base.Task):
         return _pairs(federation).count(ROLES[role])
 
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """`<role>_auc` [C], nan where a client has no pairs, and `<role>_pooled_auc` of all clients' pairs together."""
+        """Compute the AUC of each client and of all pairs together.
+
+        Args:
+            predictions: [P] float32 inner products.
+            federation: the client graphs that are scored.
+            role: "val" or "test".
+
+        Returns:
+            `<role>_auc` [C] float64, nan for clients without pairs, and `<role>_pooled_auc`, a number.
+        """
         pairs = _pairs(federation)
         asked = pairs.role == ROLES[role]
         client = np.repeat(np.arange(federation.num_clients), np.diff(pairs.ptr))[asked]
@@ -128,7 +166,17 @@ class Task(base.Task):
         }
 
     def score(self, kept: Arrays, role: str, sizes: np.ndarray, mean: str) -> np.ndarray:
-        """AUC; a pair that several clients hold counts once for each of them under every mean."""
+        """Compute the AUC; a pair that several clients hold counts once for each of them under every mean.
+
+        Args:
+            kept: the arrays of `round_scores` by name.
+            role: "val" or "test".
+            sizes: [C] number of pairs of that role.
+            mean: "macro" for the mean over clients; any other value for the AUC of all pairs together.
+
+        Returns:
+            [...] float64, one for each round.
+        """
         if mean != "macro":
             return np.asarray(kept[f"{role}_pooled_auc"])
         return base.mean_of(self.client_scores(kept, role, sizes) * sizes, sizes, mean)

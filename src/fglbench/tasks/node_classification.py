@@ -54,12 +54,30 @@ class Task(NodeTask):
         return CrossEntropy(federation)
 
     def predict(self, output: "Output", batch: "Batch", federation: "Federation") -> "Tensor":
-        """[outputs] int32 class ids."""
+        """Return the class with the largest logit.
+
+        Args:
+            output: logits [outputs, classes].
+            batch: not used.
+            federation: not used.
+
+        Returns:
+            [outputs] int32 class ids.
+        """
         return output.logits.argmax(1).int()
 
     def round_scores(self, predictions: np.ndarray, federation: "Federation", role: str) -> dict[str, np.ndarray]:
-        """`<role>_correct` [C] int64: nodes whose class is right; where clients share nodes `<role>_node_mean`, the
-        accuracy in which every node counts once."""
+        """Count the correctly classified nodes of each client.
+
+        Args:
+            predictions: [N] int32 class ids.
+            federation: the client graphs that are scored.
+            role: "val" or "test".
+
+        Returns:
+            `<role>_correct` [C] int64; if clients share nodes, also `<role>_node_mean`, the accuracy in which every
+            node counts once.
+        """
         asked, share = federation.role == ROLES[role], federation.share
         right = asked & (predictions == federation.labels)
         kept = {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
@@ -70,7 +88,17 @@ class Task(NodeTask):
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
     ) -> dict[str, dict[str, Any]]:
-        """Accuracy and F1; of stored logits the ranking metrics too."""
+        """Compute accuracy and F1, and from stored logits also the ranking metrics.
+
+        Args:
+            predicted: [T] class ids.
+            logits: [T, classes] float32; None if logits are not stored.
+            targets: of the split.
+            tested: [T] bool, the nodes to score.
+
+        Returns:
+            For each metric an entry as `evaluation.metrics.means` makes it.
+        """
         known = targets.truth, targets.ptr, tested, targets.share
         ranked = {} if logits is None else ranking_scores(logits, *known)
         return scores(predicted, *known) | ranked

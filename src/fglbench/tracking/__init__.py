@@ -1,7 +1,7 @@
-"""Tracking: finished runs, read from the study's records, into MLflow. Training never talks to a tracking store."""
+"""Tracking: import of finished runs into MLflow, from the records of a study. Training never uses a tracking store."""
 
 from fglbench.errors import FglbenchError
 
 
 class TrackingError(FglbenchError):
-    """The tracking store cannot be reached or written; the records are safe and can be imported later."""
+    """The tracking store cannot be reached or written. The records are safe and can be imported later."""

@@ -1,7 +1,7 @@
-"""The only module that talks to MLflow. One process imports finished runs; nobody else writes to the store.
+"""Import finished runs into MLflow. No other module uses MLflow, and only one process at a time writes to the store.
 
-A run of MLflow stands for one cell of one study, found again by its tags. Its fingerprint is written last: a run
-without it was interrupted and is made anew.
+An MLflow run corresponds to one cell of one study, which its tags identify. The tag with the fingerprint is written
+last, so a run without it was interrupted and is imported again.
 """
 
 import os
@@ -24,52 +24,61 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric
 
 CELL, STUDY, OUTCOME, RECORD = "fglbench.cell", "fglbench.study", "fglbench.outcome", "fglbench.record"
-PER_BATCH = 1000  # what MLflow accepts in one call
+PER_BATCH = 1000  # the limit of MLflow for one call
 LOCK_SECONDS = 10
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_LOGGING_LEVEL": "ERROR",
-    # A server that is down is reported within a minute, not after eight tries of two minutes each.
+    # These values report an unreachable server within a minute, instead of after eight tries of two minutes each.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
 
 
 def resolve_uri(uri: str | None, folder: Path) -> str:
-    """The tracking URI: as given, else the environment's MLFLOW_TRACKING_URI, else SQLite in `folder`, relative where
-    that is: records with it may move."""
+    """Return the tracking URI.
+
+    Args:
+        uri: the tracking URI of the configuration; None if there is none.
+        folder: of the default store.
+
+    Returns:
+        `uri`, else MLFLOW_TRACKING_URI, else SQLite in `folder`. The SQLite path is relative if `folder` is, so the
+        project can be moved.
+    """
     return uri or os.environ.get("MLFLOW_TRACKING_URI") or _default_uri(folder)
 
 
 def _default_uri(folder: Path) -> str:
+    """Return the URI of the SQLite store in a folder."""
     return f"sqlite:///{Path(folder) / 'mlflow.db'}"
 
 
 def import_runs(runs: list[TrackedRun], study: str, experiment: str, uri: str, folder: Path) -> dict[str, int]:
-    """Brings an experiment up to date with the finished runs of a study; doing it twice changes nothing.
+    """Bring an experiment up to date with the finished runs of a study. A second call changes nothing.
 
-    The store in `folder` may have moved with its project: what it says of artifacts is put right first.
+    If the project was moved with the store in `folder`, the artifact locations in the store are corrected first.
 
     Args:
         runs: the finished runs.
-        study: its name.
-        experiment: created where it is missing.
+        study: the name of the study.
+        experiment: the name of the experiment, created if it is missing.
         uri: tracking URI.
-        folder: for artifacts, unless a server keeps them, and for the lock that keeps two imports apart.
+        folder: holds the artifacts, unless a server stores them, and the lock that excludes a second import.
 
     Returns:
-        `imported` (new), `superseded` (their content had changed, or their artifact is gone; the old run is deleted)
-        and `kept`.
+        The number of runs by key: `imported` (new), `superseded` (the content changed or the artifact is missing; the
+        old run is deleted) and `kept`.
 
     Raises:
-        TrackingError: the store cannot be reached, is locked, or refuses; what was imported until then stays.
+        TrackingError: the store cannot be reached, is locked, or refuses. Runs that were imported before stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = uri == _default_uri(folder)
     with FileLock(folder / ".import.lock"), _reported(uri), _without_waiting_for_disk(own):
         _refuse_locked(uri)
-        # MLflow keeps a connection for each address, so the one it gets is absolute.
+        # The path is absolute, because MLflow keeps one connection for each URI.
         client = _client(_default_uri(folder.resolve()) if own else uri)
         experiment_id = _experiment(client, experiment, uri, folder)
         artifacts = (folder / "artifacts").resolve()
@@ -94,8 +103,11 @@ def import_runs(runs: list[TrackedRun], study: str, experiment: str, uri: str, f
 
 @contextmanager
 def _without_waiting_for_disk(wanted: bool) -> Iterator[None]:
-    """Lets SQLite leave the writing to the operating system: MLflow commits some ten times a run, each of which may
-    wait tens of milliseconds for a disk. Only for the store below `results/`: the records can make it again."""
+    """Turn off SQLite's synchronous writes, which speeds up MLflow's roughly ten commits per run.
+
+    Each commit may otherwise wait tens of milliseconds for the disk. This is used only for the store below `results/`,
+    which can be made again from the records.
+    """
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
@@ -112,6 +124,7 @@ def _without_waiting_for_disk(wanted: bool) -> Iterator[None]:
 
 
 def _client(uri: str) -> "MlflowClient":
+    """Return an MLflow client."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
@@ -121,13 +134,13 @@ def _client(uri: str) -> "MlflowClient":
 
 @contextmanager
 def _reported(uri: str) -> Iterator[None]:
-    """Turns what goes wrong in MLflow, its database or the network into a `TrackingError`."""
+    """Turn errors of MLflow, its database or the network into a `TrackingError`."""
     try:
         yield
     except TrackingError:
         raise
     except Exception as error:
-        # Drivers of databases and servers each raise their own types; a bug here is told by its type and cause.
+        # Every database driver and server raises its own types, so all are caught. The message names the type.
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
         message = (
             f"MLflow at {uri}: {type(error).__name__}: {reason}. The results are complete without it; repeat the "
@@ -137,13 +150,21 @@ def _reported(uri: str) -> Iterator[None]:
 
 
 def without_password(text: str, uri: str) -> str:
-    """A text about a tracking URI that may be shown and stored."""
+    """Remove the password of a tracking URI from a text.
+
+    Args:
+        text: a text that may contain the URI.
+        uri: tracking URI.
+
+    Returns:
+        The text with `***` instead of the password.
+    """
     password = urlsplit(uri).password
     return text.replace(f":{password}@", ":***@") if password else text
 
 
 def _refuse_locked(uri: str) -> None:
-    """Asks SQLite for its write lock once, since MLflow would try for minutes."""
+    """Request the write lock of SQLite once, because MLflow would retry for minutes if the store is locked."""
     path = Path(uri.removeprefix("sqlite:///"))
     if not uri.startswith("sqlite:///") or not path.exists():
         return
@@ -156,9 +177,10 @@ def _refuse_locked(uri: str) -> None:
 
 
 def _experiment(client: "MlflowClient", name: str, uri: str, folder: Path) -> str:
+    """Return the id of an experiment, and create the experiment if it is missing."""
     found = client.get_experiment_by_name(name)
     if found is None:
-        # A server knows where it keeps artifacts; a database would put them below the working directory.
+        # A server chooses its artifact location. A database would use the working directory.
         local = uri.startswith(("sqlite:", "postgresql", "mysql", "mssql"))
         return client.create_experiment(name, (folder / "artifacts").resolve().as_uri() if local else None)
     if found.lifecycle_stage != "active":
@@ -170,7 +192,7 @@ def _experiment(client: "MlflowClient", name: str, uri: str, folder: Path) -> st
 
 
 def _present(client: "MlflowClient", experiment_id: str, study: str) -> dict[str, list[tuple[str, str | None]]]:
-    """Run ids and fingerprints of the study's runs, by cell."""
+    """Return the run ids and fingerprints of the study's runs in the store, by cell."""
     found: dict[str, list[tuple[str, str | None]]] = {}
     token: str | None = None
     while True:
@@ -185,6 +207,7 @@ def _present(client: "MlflowClient", experiment_id: str, study: str) -> dict[str
 
 
 def _write(client: "MlflowClient", experiment_id: str, study: str, run: TrackedRun) -> None:
+    """Write one run to the store, with its fingerprint last."""
     from mlflow.entities import Param, RunTag
 
     end = run.record.stat().st_mtime if run.record else time.time()
@@ -203,7 +226,7 @@ def _write(client: "MlflowClient", experiment_id: str, study: str, run: TrackedR
 
 
 def _points(run: TrackedRun, start: int, end: int) -> "list[Metric]":
-    """Final metrics, and curves as `round/<name>` with a clock that runs by training time."""
+    """Return the final metrics, and the curves as `round/<name>` with timestamps that follow the training time."""
     from mlflow.entities import Metric
 
     final = [Metric(name, value, end, 0) for name, value in run.metrics.items()]
@@ -215,12 +238,12 @@ def _points(run: TrackedRun, start: int, end: int) -> "list[Metric]":
 
 
 def _is_kept(run: TrackedRun, artifacts: Path) -> bool:
-    """Whether the artifact that `_keep` writes is there."""
+    """Return whether the artifact that `_keep` writes exists, or the run has no record to keep."""
     return run.record is None or (artifacts / "artifacts" / run.record.name).exists()
 
 
 def _keep(created: Any, record: Path) -> None:
-    """The full settings, versions and hardware of the run, as an artifact."""
+    """Store the record of the run, with its full settings, versions and hardware, as an artifact."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     get_artifact_repository(created.info.artifact_uri).log_artifact(str(record))

@@ -1,4 +1,4 @@
-"""The store below `results/` after its project has moved: MLflow keeps absolute places, which are put right here."""
+"""Correct the absolute artifact locations in the MLflow store below `results/` after the project was moved."""
 
 import sqlite3
 from contextlib import closing
@@ -6,17 +6,17 @@ from pathlib import Path
 
 
 def point_to(database: Path, folder: Path) -> int:
-    """Has the experiments and runs of an SQLite store keep their artifacts in `folder`, wherever it lay before.
+    """Set the artifact locations of an SQLite store to `folder`, in one transaction.
 
-    Only artifacts in folders of the same two last names (`tracking/artifacts`) are meant; others were placed by someone
-    else and stay. All is done in one transaction.
+    Only locations that end in the last two names of `folder` (`tracking/artifacts`) are changed, because other
+    locations were chosen by someone else.
 
     Args:
-        database: made by MLflow.
-        folder: absolute.
+        database: the SQLite file of MLflow.
+        folder: absolute path of the artifacts.
 
     Returns:
-        The number of runs that named another place.
+        The number of runs whose location was changed.
     """
     here, ending = folder.as_uri(), f"/{folder.parent.name}/{folder.name}"
     with closing(sqlite3.connect(database)) as connection, connection:

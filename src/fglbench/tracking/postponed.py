@@ -1,6 +1,6 @@
-"""Imports that failed: remembered, so that the study is complete and the next run of the workflow tries again.
+"""Record failed imports, so that the study is complete and the next run of the workflow retries the import.
 
-Light on purpose: the workflow reads this while it is parsed.
+This module imports little, because the workflow reads the records while it is parsed.
 """
 
 from pathlib import Path
@@ -11,18 +11,25 @@ from fglbench.tracking import TrackingError
 
 
 def postpone(output: Path, error: TrackingError, failures: int) -> None:
-    """Writes to `output` that the store was not brought up to date; `failed_imports` has the workflow try again.
+    """Write to `output` that the import failed. `failed_imports` then makes the workflow retry it.
 
     Args:
-        output: as of `track`.
-        error: what was wrong with the store.
-        failures: how often this import was tried in vain before.
+        output: the same file as in `stages.track.track`.
+        error: the error of the store.
+        failures: the number of earlier failed attempts of this import.
     """
     write_json(output, {"postponed": str(error), "failures": failures + 1})
 
 
 def failed_imports(output: Path) -> int:
-    """How often the import behind `output` was tried in vain; a number that changes makes its job run again."""
+    """Return the number of failed attempts of an import. Snakemake runs the job again when the number changes.
+
+    Args:
+        output: the file that `postpone` or `stages.track.track` wrote.
+
+    Returns:
+        The number of attempts; 0 if the file is missing or unreadable.
+    """
     try:
         return int(read_json(output)["failures"])
     except (StorageError, KeyError, TypeError, ValueError):

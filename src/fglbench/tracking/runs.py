@@ -1,4 +1,4 @@
-"""What a tracking store is told of each finished cell: parameters, final metrics and curves, from a study's records."""
+"""Collect parameters, final metrics and curves of finished cells for a tracking store, from a study's records."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,18 +22,18 @@ LONGEST_PARAMETER = 250
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """One finished cell, whatever its outcome.
+    """One finished cell, with any outcome.
 
     Attributes:
-        cell: its id.
-        name: for people; not unique.
+        cell: the cell id.
+        name: a readable name, not unique.
         outcome: "ok", "diverged", ...
-        parameters: short texts.
-        metrics: final values of the protocol's reading, none of them nan.
-        curves: per metric, (round, value) pairs without nan. A store is for people: its rounds count from 1.
-        seconds: of training since its start, by round.
-        record: the cell's `run.json`, or None where only the tables are there.
-        total_seconds: of the training job.
+        parameters: values as text of at most 250 characters.
+        metrics: final values of the protocol's reading, without nan.
+        curves: per metric, pairs of round and value, without nan. Rounds count from 1, for readers of the store.
+        seconds: training time since the start in seconds, by round; rounds count from 1.
+        record: path of the cell's `run.json`; None if only the tables are there.
+        total_seconds: duration of the training of the cell in seconds, with evaluation; 0 if unknown.
     """
 
     cell: str
@@ -48,17 +48,20 @@ class TrackedRun:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal content; a run that was trained anew, or renamed, has another."""
+        """Hash of the content. It changes if the run is renamed or trained again with other numbers."""
         return fingerprint([self.name, self.outcome, self.parameters, self.metrics, self.curves], digits=16)
 
 
 def tracked_runs(study: StudyRecord, results: Path, specs: Mapping[str, Any] | None = None) -> list[TrackedRun]:
-    """All finished cells of a study, each once, in the order of the records.
+    """Return all finished cells of a study.
 
     Args:
         study: the collected records.
-        results: the results folder; `train/` below it holds the full settings of each cell that ran here.
-        specs: those of the others, by cell id.
+        results: the results folder. Its folder `train/` holds the full settings of each cell that ran here.
+        specs: specifications of the other cells, by cell id; None: there are none.
+
+    Returns:
+        Each cell once, in the order of the records.
     """
     finished = study.runs[study.runs["outcome"] != NOT_RUN]
     curves = dict(iter(study.curves.groupby("cell"))) if len(study.curves) else {}
@@ -70,7 +73,10 @@ def tracked_runs(study: StudyRecord, results: Path, specs: Mapping[str, Any] | N
 
 
 def _records(results: Path) -> Iterator[tuple[str, tuple[Path, RunRecord]]]:
-    """The records of all runs there; those of other studies may be damaged, or be replaced just now."""
+    """Yield all run records with their cell ids.
+
+    Unreadable records are skipped: they may belong to other studies, or a job may be replacing them.
+    """
     for path in sorted(Path(results).glob(f"train/*/*/*/seed*/{RECORD}")):
         with suppress(StorageError):
             record = RunRecord.read(path.parent)
@@ -85,8 +91,9 @@ def _tracked(
     specs: dict[str, Any] | None,
     study: StudyRecord,
 ) -> TrackedRun:
+    """Return the tracked run of one cell, from its rows in the tables."""
     places = list(rows[[*FIELDS, "seed", "outcome"]].drop_duplicates().itertuples(index=False))
-    # A centralised cell stands in several columns of a table: it is one run, which names them all.
+    # A centralised cell has a placement in several columns of a table. It is one run, which names all of them.
     place = {name: ", ".join(dict.fromkeys(str(getattr(at, name)) for at in places)) for name in FIELDS}
     seed, outcome = places[0].seed, str(places[0].outcome)
     settings = record[1].settings if record else specs
@@ -109,7 +116,7 @@ def _tracked(
 
 
 def _metrics(rows: pd.DataFrame, reading: str) -> Iterator[tuple[str, float]]:
-    """`test_accuracy_pooled` and the like, and the values of the whole run, such as `train_seconds`."""
+    """Yield the scores of a reading, such as `test_accuracy_pooled`, and values of the run, such as `train_seconds`."""
     columns = [rows[name].tolist() for name in ("split", "reading", "mean", "metric", "value")]
     for split, at, mean, metric, value in zip(*columns, strict=True):
         if at in ("", reading) and not math.isnan(value):
@@ -117,13 +124,21 @@ def _metrics(rows: pd.DataFrame, reading: str) -> Iterator[tuple[str, float]]:
 
 
 def _points(rounds: pd.DataFrame, name: str) -> Iterator[tuple[int, float]]:
+    """Yield the pairs of round and value of a curve, without nan; rounds count from 1."""
     for number, value in zip(rounds["round"].tolist(), rounds[name].tolist(), strict=True):
         if not math.isnan(value):
             yield int(number) + 1, float(value)
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The resolved settings of a cell as `run.json` keeps them, as one level: `method.mu`, `backbone.hidden`, ..."""
+    """Flatten the resolved settings of a cell.
+
+    Args:
+        settings: the specifications of the cell by part, as `run.json` holds them.
+
+    Returns:
+        The values by `<part>.<key>`, such as `method.mu` and `backbone.hidden`, and those of the protocol by `<key>`.
+    """
     method, partition, prepared = (settings[part] for part in ("method", "partition", "prepared"))
     task = method.get("task", {"name": DEFAULT_TASK, "settings": {}})
     sections = {
@@ -142,5 +157,6 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
+    """Return a value as text, cut to the longest allowed parameter."""
     text = str(value)
     return text if len(text) <= LONGEST_PARAMETER else text[: LONGEST_PARAMETER - 1] + "…"

@@ -1,1 +1,1 @@
-"""Searches of settings by validation scores."""
+"""Search of settings by validation scores."""

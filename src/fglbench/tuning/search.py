@@ -1,12 +1,12 @@
 """Search of settings by the validation score, with Optuna.
 
-Every search has a journal of its own, written by one process at a time; a search that was killed goes on where it was.
-Test nodes are never looked at: a trial's value is the mean over the search's seeds of the validation score of the
-round that validation selects. Once a few settings have all seeds, one whose mean over its first seeds is below the
-median of theirs gets no more seeds.
+Every search has its own journal, which one process at a time writes. A search resumes after an interruption. Test nodes
+are never used: the value of a trial is the validation score in the round that validation selects, averaged over the
+search's seeds. Once five trials have all seeds, a trial is pruned if its mean over the first seeds is below the median
+of the other trials' means over as many seeds.
 
-A trial that failed, ran out of memory or took its process with it is tried again, and after `_TRIES` times given up.
-Settings given up for an error are tried again by the next command.
+A trial that failed, ran out of memory or ended its process is retried, and given up after `_TRIES` attempts. Settings
+that were given up because of an error are retried by the next command.
 """
 
 import json
@@ -33,14 +33,14 @@ from fglbench.tasks import selecting_metric, task_name
 from fglbench.workflow.single import Single, run_single
 
 _COUNTED = ("COMPLETE", "PRUNED")
-_WHOLE_TRIALS = 5  # different settings that a median is taken of at least
+_WHOLE_TRIALS = 5  # minimum number of different settings for a median
 _TRIES = 3
-_ERROR = "error"  # the error that a trial ended with
-_BLAMELESS = "blameless"  # marks trials that ended by what no setting is to blame for, such as missing data
+_ERROR = "error"  # attribute with the error of a trial
+_BLAMELESS = "blameless"  # marks trials that ended for a reason outside their settings, such as missing data
 
 
 class _FailedError(Exception):
-    """A trial ended in a way that another try may not.
+    """A trial ended in a way that a retry may not repeat.
 
     Args:
         state: the outcome.
@@ -62,24 +62,25 @@ def run_search(
     shipped: dict[str, Any] | None = None,
     retry: bool = True,
 ) -> dict[str, Any]:
-    """Runs the trials of a search that are not done yet.
+    """Run the trials of a search that are not finished yet.
 
-    Settings that were tried before count again, but are not run again. A search that was not begun here takes its
-    shipped record where that has as many trials.
+    Settings that were tried before count again, but are not trained again. A search that was not started here uses its
+    shipped record if the record has enough trials.
 
     Args:
-        search: what is tried.
-        trials: how many settings; fewer where there are not as many.
-        values: `device`, `mode`, `data` and `jobs` of a configuration; of `jobs`, limits of a process are not its work.
-        results: the results folder; data and partitions are shared with all studies.
-        folder: of the study's searches: `<slug>.journal` and, in the end, `<slug>.json`.
-        threads: of torch.
-        shipped: the record of this search from the file of settings that came with the study.
-        retry: settings that an earlier call gave up for an error are tried again.
+        search: the settings to try.
+        trials: the number of settings; fewer if a grid has fewer combinations.
+        values: `device`, `mode`, `data` and `jobs` of a configuration. The caller applies the process limits of `jobs`.
+        results: the results folder. Graphs, splits and preprocessed files are shared with all studies.
+        folder: of the study's searches; holds `<slug>.journal` and, at the end, `<slug>.json`.
+        threads: number of torch threads.
+        shipped: the record of this search in the file of settings shipped with the study; None if there is none.
+        retry: whether to retry settings that an earlier call gave up because of an error.
 
     Returns:
-        The record: where it was searched, ranges, seeds, trials by state, best value and settings (None where no trial
-        ended well), and where some were given up for an error these with it, as `failed`.
+        The record, as stored in `<slug>.json`: place, ranges, seeds, trials by state, best value and best settings
+        (None if no trial completed). If the last trial of some settings ended with an error, also `failed`: the error,
+        by the settings as JSON.
     """
     import optuna
     from optuna.storages import JournalStorage
@@ -103,7 +104,7 @@ def run_search(
             direction="maximize",
             load_if_exists=True,
         )
-        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that was killed
+        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # left by a killed process
             study.tell(trial.number, state=TrialState.FAIL)
         since = len(study.trials) if retry else 0
         while len(done := _settled(study, since)) < wanted:
@@ -117,9 +118,9 @@ def run_search(
 
 
 def _settled(study: Any, since: int) -> list[dict[str, Any]]:
-    """The settings of the trials that count: those that ended, and once each those that are given up.
+    """Return the settings of the trials that count: ended trials, and once each, settings that are given up.
 
-    Errors of trials before the number `since` do not count.
+    Trials that ended with an error count only from the number `since` on.
     """
     failed = [
         trial
@@ -134,19 +135,20 @@ def _settled(study: Any, since: int) -> list[dict[str, Any]]:
 
 
 def _failed(study: Any) -> dict[str, str]:
-    """The settings whose last trial ended with an error, with that error."""
+    """Return the settings whose last trial ended with an error, with the error."""
     last = {json.dumps(trial.params, sort_keys=True): trial for trial in study.trials}
     return {params: trial.user_attrs[_ERROR] for params, trial in last.items() if _ERROR in trial.user_attrs}
 
 
 def _ended(record: dict[str, Any]) -> int:
+    """Return the number of completed and pruned trials in a record."""
     return sum(record["trials"].get(state.lower(), 0) for state in _COUNTED)
 
 
 def _try(
     study: Any, trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, trials: Path, threads: int
 ) -> None:
-    """Runs one trial and tells the study how it ended."""
+    """Run one trial, and report its end to the Optuna study."""
     import optuna
     from optuna.trial import TrialState
 
@@ -166,7 +168,10 @@ def _try(
 
 
 def _repair(journal: Path) -> None:
-    """Cuts off the half line that a killed process left, and its lock: this process has the journal for itself."""
+    """Remove the incomplete last line and the locks that a killed process left in a journal.
+
+    The caller holds the lock of the journal.
+    """
     for lock in journal.parent.glob(f"{journal.name}.lock*"):
         lock.unlink()
     if journal.exists():
@@ -176,7 +181,7 @@ def _repair(journal: Path) -> None:
 
 
 def _grid(search: SearchPlan) -> list[dict[str, Any]]:
-    """Every combination of the space where it only has lists, else nothing."""
+    """Return every combination of a space that has only lists; an empty list for a space with a range."""
     if any(isinstance(values, Range) for values in search.space.values()):
         return []
     lists = [values for values in search.space.values() if isinstance(values, list)]
@@ -184,12 +189,12 @@ def _grid(search: SearchPlan) -> list[dict[str, Any]]:
 
 
 def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path, trials: Path, threads: int) -> float:
-    """The mean validation score of a trial.
+    """Return the mean validation score of a trial.
 
     Raises:
-        TrialPruned: it diverged, is not applicable, or is not worth all seeds.
-        _FailedError: it failed, or ran out of memory.
-        FglbenchError: there is nothing to choose by.
+        TrialPruned: the trial diverged, is not applicable, or is below the median.
+        _FailedError: the trial failed, ran out of memory or reached its time limit.
+        FglbenchError: no client has validation targets, so there is no score to select settings by.
     """
     import optuna
 
@@ -205,11 +210,11 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
             trial.report(_mean(scores), len(scores))
             if _below_median(trial.study, scores):
                 raise optuna.TrialPruned(f"below the median of other trials after {len(scores)} of the seeds")
-        # In a folder of its own: what is trained for a study, or by another search, is not this search's to remove.
+        # A search trains in its own folder, because it must not remove runs of studies or of other searches.
         single = Single(config, cell, results, trained=trials)
         run_single(single, threads=threads)
         metrics = Metrics.read(single.seed_folder("evaluate"))
-        shutil.rmtree(trials)  # only its score is needed
+        shutil.rmtree(trials)  # only the score is needed
         state, reason = metrics.outcome.state, metrics.outcome.reason or ""
         if state in TRIED_AGAIN:
             raise _FailedError(state, reason)
@@ -224,9 +229,9 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
 
 
 def _below_median(study: Any, scores: list[float]) -> bool:
-    """Whether the mean of a trial's first scores is below the median that others, which have all, had after as many."""
+    """Return whether a trial's mean over its first seeds is below the median of other trials after as many seeds."""
     whole = [trial.intermediate_values for trial in study.trials if trial.state.name == "COMPLETE"]
-    others = [means[len(scores)] for means in whole if len(scores) in means]  # settings tried again have none
+    others = [means[len(scores)] for means in whole if len(scores) in means]  # repeated settings have no means
     return len(others) >= _WHOLE_TRIALS and _mean(scores) < median(others)
 
 
@@ -235,6 +240,7 @@ def _mean(scores: list[float]) -> float:
 
 
 def _suggest(trial: Any, name: str, space: list[Any] | Range) -> Any:
+    """Return the value of a setting that Optuna suggests from a list or a range."""
     if isinstance(space, list):
         return trial.suggest_categorical(name, space)
     if isinstance(space.low, int) and isinstance(space.high, int):
@@ -243,6 +249,7 @@ def _suggest(trial: Any, name: str, space: list[Any] | Range) -> Any:
 
 
 def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
+    """Return the record of a search."""
     states = [trial.state.name.lower() for trial in study.trials]
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
     best = max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
@@ -260,10 +267,15 @@ def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
 
 
 def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
-    """Writes the settings found by finished searches as the file that a study names under `tuned`.
+    """Write the settings that finished searches found, as the file that a study names under `tuned`.
+
+    Args:
+        searches: all searches of a study.
+        folder: of the study's searches.
+        path: the YAML file.
 
     Returns:
-        The number of searches in it.
+        The number of finished searches.
 
     Raises:
         FglbenchError: no search is finished.
@@ -279,6 +291,6 @@ def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
     ]
     searched = [{key: value for key, value in record.items() if key != "failed"} for _, record in records]
     plain = json.loads(json.dumps({"overrides": found, "searches": searched}))
-    head = "# Settings found by fglbench tune on validation accuracy, and the record of the searches.\n"
+    head = "# Settings found by fglbench tune on validation scores, and the record of the searches.\n"
     write_text(path, head + yaml.safe_dump(plain, sort_keys=False, width=120))
     return len(records)

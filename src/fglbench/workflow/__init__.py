@@ -1,1 +1,1 @@
-"""What Snakemake asks the package for: the jobs of the studies, the run lock; and one cell without Snakemake."""
+"""Functions for the Snakemake workflow: jobs of the studies, the run lock, and one cell without Snakemake."""

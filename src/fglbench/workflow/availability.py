@@ -1,4 +1,4 @@
-"""Which cells of a study run here, which are reused from archives, and why the others are not run."""
+"""Determine which cells of a study run here, which are reused from archives, and why the others are not run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,14 +16,14 @@ UNFINISHED = "not finished"
 
 
 class Availability:
-    """What of some studies can be run or reused.
+    """Which cells of some studies can be run or reused.
 
     Args:
         config: the configuration.
         studies: all studies by name.
         datasets: every dataset by its slug.
-        mirror: the offline mirror.
-        archives: folder of archived studies.
+        mirror: folder of the offline mirror; None if there is none.
+        archives: folder of archived studies; None if there is none.
     """
 
     def __init__(
@@ -39,9 +39,15 @@ class Availability:
         self._unavailable = {slug: reason for slug, part in datasets.items() if (reason := self._why(part))}
 
     def not_run(self, study: str) -> dict[str, str]:
-        """Why cells of a study that have no record were not run, by the slug of their dataset.
+        """Return why cells of a study without a record were not run.
 
-        These are the datasets that are unavailable here, and where only what is finished is shown all the others too.
+        These are the cells of unavailable datasets. With `only_finished`, they are the cells of all datasets.
+
+        Args:
+            study: the name of the study.
+
+        Returns:
+            The reason, by the slug of the dataset.
         """
         slugs = {cell.dataset.slug: None for cell in self._not_reused(study)}
         if self._config.only_finished:
@@ -49,7 +55,14 @@ class Availability:
         return {slug: self._unavailable[slug] for slug in slugs if slug in self._unavailable}
 
     def check(self, study: str) -> None:
-        """Raises a DataError where no cell of a study can be run or reused."""
+        """Refuse a study of which no cell can be run or reused.
+
+        Args:
+            study: the name of the study.
+
+        Raises:
+            DataError: no dataset of the study is available, and no cell is reused.
+        """
         if self._config.only_finished:
             return
         reasons = self.not_run(study)
@@ -64,27 +77,49 @@ class Availability:
         )
 
     def reused(self, study: str) -> dict[str, str]:
-        """The folders of the archived records that a study reuses, by cell id."""
+        """Return the archives from which a study reuses cells.
+
+        Args:
+            study: the name of the study.
+
+        Returns:
+            The folder of the archive, by cell id.
+        """
         if not self._archived or (study == GRID and self._config.published != "all"):
             return {}
         cells = self._studies[study].cells
         return {cell.id: str(self._archived[cell.id]) for cell in cells if cell.id in self._archived}
 
     def reused_files(self, study: str) -> list[str]:
-        """The archived records that a study reuses."""
+        """Return the files of the archives from which a study reuses cells.
+
+        Args:
+            study: the name of the study.
+
+        Returns:
+            The paths of all record files of these archives.
+        """
         folders = sorted(set(self.reused(study).values()))
         return [str(path) for folder in folders for path in archived_files(Path(folder))]
 
     def run_here(self, study: str) -> list[Cell]:
-        """The cells that can be run here and are not reused."""
+        """Return the cells that are run here.
+
+        Args:
+            study: the name of the study.
+
+        Returns:
+            The cells with an available dataset that are not reused, in the order of the study.
+        """
         return [cell for cell in self._not_reused(study) if cell.dataset.slug not in self._unavailable]
 
     def _not_reused(self, study: str) -> list[Cell]:
+        """Return the cells of a study that no archive provides."""
         reused = self.reused(study)
         return [cell for cell in self._studies[study].cells if not reused or cell.id not in reused]
 
     def _why(self, dataset: Part) -> str | None:
-        """Why a dataset is unavailable here; None where it is available, or in the results already."""
+        """Return why a dataset is unavailable here; None if it is available or already in the results."""
         if Path(self._config.results, "download", dataset.slug, "graph.json").exists():
             return None
         return why_unavailable(catalogue.get(dataset.spec["name"]), self._mirror, self._config.data.download)

@@ -1,7 +1,8 @@
-"""The plan of a workflow: which files each stage makes; asked by the rules.
+"""Plan the workflow: which files each stage makes. The rules call this module.
 
-Seeds of one cell share a job up to `jobs.seeds_per_job`; the job's output is a small list `seeds-<range>.json` beside
-the folders of its seeds. The stage itself keeps what is finished, so another grouping of seeds repeats nothing.
+The seeds of one cell share a job, up to `jobs.seeds_per_job` of them. The output of the job is a small list
+`seeds-<range>.json` beside the folders of its seeds. The stage keeps finished seeds, so a different grouping of seeds
+repeats no work.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,29 +21,34 @@ from fglbench.workflow.studies import GRID, load_studies
 
 
 class Plan:
-    """All studies of a configuration and the jobs behind them.
+    """All studies of a configuration and their jobs.
 
     Args:
         values: the merged configuration.
-        source: its file, for messages.
+        source: the file of the configuration, for messages.
         studies: folder of study files.
-        archives: folder of archived studies.
-        files: that the values were read from, to find keys that they give twice.
-        given: the part of the values that the command line gave; its problems are not the file's.
+        archives: folder of archived studies; None if there is none.
+        files: the files that the values were read from, to find duplicate keys.
+        given: the values from the command line, for messages; None if there are none.
 
     Attributes:
         config: the configuration.
-        studies: all studies by name; `active` are those that the configuration asks for.
+        studies: all studies by name.
+        active: the names of the studies that the configuration asks for.
         index: the specifications of all jobs.
         availability: which cells run here.
-        searches: by study, its searches of settings by slug.
+        searches: the searches of settings, by study and then by slug.
         root: the results folder.
-        forbidden: what forbids downloads; None where they are allowed.
-        retried, tracked: whether failures are tried again, and runs imported into the tracking store.
+        mirror: folder of the offline mirror; None if there is none.
+        forbidden: the setting that forbids downloads; None if they are allowed.
+        retried: whether failures are retried.
+        tracked: whether runs are imported into the tracking store.
+        components: absolute paths of the folders with the user's own components.
+        trust: what a changed component file of the user means, see `components.trust`.
 
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
-        DataError: no dataset of a study is available here.
+        DataError: no cell of an active study can be run or reused.
     """
 
     def __init__(
@@ -77,36 +83,71 @@ class Plan:
             self.availability.check(name)
 
     def searched_graph(self, wildcards: Any) -> str:
-        """The graph that a search trains on."""
+        """Return the graph that a search trains on.
+
+        Args:
+            wildcards: of the job, with `study` and `search`.
+
+        Returns:
+            The path of `graph.npz`.
+        """
         self.search_attempt(wildcards)
         entry = self.searches[wildcards.study][wildcards.search].at.dataset[1]
         return f"{self.root}/download/{dataset_part(entry).slug}/graph.npz"
 
     def preprocessed_file(self, wildcards: Any) -> str:
-        """The output of preprocessing that a training job reads."""
+        """Return the output of preprocessing that a training job reads.
+
+        Args:
+            wildcards: of the job, with `dataset`, `partition`, `method` and `seeds`.
+
+        Returns:
+            The path of `seeds-<range>.json`.
+        """
         self.attempt(wildcards)
         slug = self.index.preprocessed_slug(wildcards)
         return f"{self.root}/preprocess/{wildcards.dataset}/{wildcards.partition}/{slug}/seeds-{wildcards.seeds}.json"
 
     def attempt(self, wildcards: Any) -> int:
-        """The number of a training job's attempt; see `stages.failures`."""
+        """Return the number of a training job's attempt; see `stages.failures`.
+
+        Args:
+            wildcards: of the job, with `dataset`, `partition`, `method` and `seeds`.
+
+        Returns:
+            The number, counted from 0.
+        """
         folder = f"{self.root}/train/{wildcards.dataset}/{wildcards.partition}/{wildcards.method}"
         return self._attempt(f"{folder}/seeds-{wildcards.seeds}.json")
 
     def search_attempt(self, wildcards: Any) -> int:
-        """The number of a search's attempt."""
+        """Return the number of a search's attempt; see `stages.failures`.
+
+        Args:
+            wildcards: of the job, with `study` and `search`.
+
+        Returns:
+            The number, counted from 0.
+        """
         return self._attempt(f"{self.root}/tune/{wildcards.study}/{wildcards.search}.json")
 
     def _attempt(self, output: str) -> int:
-        # Known from when the job's inputs are asked for, before any job runs: Snakemake may ask for params after it.
+        # The number is stored when Snakemake asks for the inputs of a job, because it may ask for params after the run.
         if output not in self._attempts:
             self._attempts[output] = attempt(Path(output), self.retried)
         return self._attempts[output]
 
     def evaluated(self, study: str) -> list[str]:
-        """The outputs of all evaluation jobs of a study; reused cells need none, cells without data have none.
+        """Return the outputs of all evaluation jobs of a study.
 
-        Where only what is finished is shown, those that are there already.
+        Reused cells and cells of unavailable datasets have no evaluation job. With `only_finished`, only existing
+        outputs are returned.
+
+        Args:
+            study: the name of the study.
+
+        Returns:
+            The paths, in the order of the cells.
 
         Raises:
             DataError: no cell of the study can be run or reused.
@@ -115,20 +156,35 @@ class Plan:
         return self._wanted(self._batches("evaluate", self.availability.run_here(study)))
 
     def graphs(self, studies: Iterable[str]) -> list[str]:
-        """The data cards of all datasets of some studies."""
+        """Return the data cards of all datasets of some studies.
+
+        Args:
+            studies: the names of the studies.
+
+        Returns:
+            The paths of `graph.json`, each once.
+        """
         slugs = {cell.dataset.slug: None for study in studies for cell in self.availability.run_here(study)}
         return [f"{self.root}/download/{slug}/graph.json" for slug in slugs]
 
     def trained(self, studies: Iterable[str]) -> list[str]:
-        """The outputs of all training jobs of some studies."""
+        """Return the outputs of all training jobs of some studies.
+
+        Args:
+            studies: the names of the studies.
+
+        Returns:
+            The paths, each once. With `only_finished`, only existing ones.
+        """
         batches = (path for study in studies for path in self._batches("train", self.availability.run_here(study)))
         return self._wanted(dict.fromkeys(batches))
 
     def _wanted(self, files: Iterable[str]) -> list[str]:
+        """Return the files; with `only_finished`, only existing ones."""
         return [path for path in files if not self.config.only_finished or Path(path).exists()]
 
     def _batches(self, stage: str, cells: list[Cell]) -> dict[str, None]:
-        """The outputs of the jobs of a stage, in the order of the cells."""
+        """Return the outputs of the jobs of a stage, in the order of the cells."""
         seeds: dict[str, list[int]] = {}
         for cell in cells:
             seeds.setdefault(cell.folder(stage).rpartition("/")[0], []).append(cell.seed)

@@ -1,8 +1,9 @@
-"""One workflow at a time works on a results folder: who that is, and what a Snakemake that was killed left behind.
+"""Hold the run lock, which allows one workflow at a time on a results folder, and remove locks of a killed Snakemake.
 
-The lock is the process's own and ends with it, however it ends. Snakemake's locks are files that outlive a kill; while
-nobody holds the lock here they are remains, so the same command goes on where the killed one stopped. They lie in the
-working directory, where others may work on other results: only those that name files of these results are looked at.
+The run lock belongs to the process and ends with it. Snakemake's own locks are files that remain after a kill. They are
+outdated as soon as no process holds the run lock, and removing them lets the same command resume the killed workflow.
+Snakemake's locks lie in the working directory, which other results may share, so only locks that name files of these
+results are removed.
 """
 
 import os
@@ -20,7 +21,7 @@ from fglbench.storage import read_json, write_json
 
 SNAKEMAKE_LOCKS = Path(".snakemake") / "locks"
 _SEED = re.compile(r"seed\d+")
-_PATIENCE_S = 5.0  # a second process that only looks holds the lock for an instant
+_PATIENCE_S = 5.0  # `look` in another process holds the lock for an instant
 _held = ExitStack()
 
 
@@ -30,10 +31,16 @@ class BusyError(FglbenchError):
 
 @contextmanager
 def working_on(results: Path) -> Iterator[None]:
-    """Makes this process the only one that works on a results folder.
+    """Hold the run lock of a results folder.
+
+    Args:
+        results: the results folder, created if it is missing.
+
+    Yields:
+        None, while the lock is held.
 
     Raises:
-        BusyError: another one does; names it and says what to do.
+        BusyError: another process holds the lock. The message names it and says what to do.
         DiskError: the folder cannot be written.
     """
     results.mkdir(parents=True, exist_ok=True)
@@ -47,16 +54,23 @@ def working_on(results: Path) -> Iterator[None]:
 
 
 def claim(results: Path) -> None:
-    """`working_on` until this process ends, however it ends."""
+    """Hold the run lock of a results folder until this process ends.
+
+    Args:
+        results: the results folder, created if it is missing.
+    """
     _held.enter_context(working_on(results))
 
 
 def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
-    """Removes the locks of a Snakemake that was killed; what a user should know about another one, or None.
+    """Remove the locks of a killed Snakemake, and describe a workflow that may be running.
 
     Args:
         results: the results folder, as the workflow names it.
         locks: Snakemake's folder of locks.
+
+    Returns:
+        A message about the removed locks or the other workflow; None if there is nothing to say.
     """
     if not results.is_dir():
         return None
@@ -67,22 +81,29 @@ def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
         with FileLock(_lock(results), timeout=0):
             host = _owned_by(results).get("host", platform.node())
             if host != platform.node():
-                # Locks may not reach from one machine to another on a shared file system.
+                # On a shared file system, locks of one machine may be invisible to another.
                 return f"Snakemake was started here on {host}. If it no longer runs there: snakemake --unlock"
             for path in left:
                 path.unlink(missing_ok=True)
     except Timeout:
         return _busy(results)
     except OSError:
-        return None  # a folder that cannot be written is found when work starts; a lock may just have been given back
+        # `claim` reports a folder that is not writable. A Snakemake that just ended may have removed its own locks.
+        return None
     return "The last Snakemake here was killed. Its locks were removed; what it finished is kept."
 
 
 def set_back_times(results: Path) -> str | None:
-    """Gives files whose time lies in the future the present one; a line that says so, or None where there are none.
+    """Set the time of files with a time in the future to the present.
 
-    Snakemake fails every job whose output is older than its input. Only files that rules read are looked at: what lies
-    in the folders of seeds, which are most files of large results, is none of them.
+    Snakemake fails every job whose output is older than its input. Only files that rules read are changed. The folders
+    of seeds, which hold most files of large results, are skipped.
+
+    Args:
+        results: the results folder.
+
+    Returns:
+        A message about these files; None if there are none.
     """
     now = time.time_ns()
     stages = [path for path in results.glob("[!.]*/") if path.name not in ("logs", "benchmarks", "tracking")]
@@ -100,7 +121,7 @@ def set_back_times(results: Path) -> str | None:
 
 
 def _read_by_rules(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The files that jobs of the workflow may read, with their times in nanoseconds."""
+    """Yield the files that jobs of the workflow may read, with their times in nanoseconds."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -110,16 +131,20 @@ def _read_by_rules(folder: Path) -> Iterator[tuple[Path, int]]:
                 elif entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False).st_mtime_ns
     except OSError:
-        return  # absent, or not to be read, which is found when work starts
+        return  # a missing or unreadable folder is reported when work starts
 
 
 def _is_for(lock: Path, results: Path) -> bool:
-    """Whether a lock of Snakemake, one file name a line, is for these results; one that names nothing is a remain."""
+    """Return whether a lock of Snakemake belongs to these results.
+
+    A lock file has one file name per line. An empty lock is left over, and belongs to any results.
+    """
     names = lock.read_text(encoding="utf-8", errors="replace").splitlines()
     return not names or any(name.startswith(f"{results}/") for name in names)
 
 
 def _busy(results: Path) -> str:
+    """Return the message that another workflow holds the run lock."""
     owner = _owned_by(results)
     who = (
         f"process {owner['process']} on {owner['host']}, since {owner['since']}" if owner else "its process is unknown"
@@ -129,6 +154,7 @@ def _busy(results: Path) -> str:
 
 
 def _owned_by(results: Path) -> dict[str, str]:
+    """Return the process, host and start time of the last holder; empty if they are unknown."""
     try:
         owner = read_json(_owner(results))
         return owner if {"process", "host", "since"} <= set(owner) else {}
@@ -137,8 +163,10 @@ def _owned_by(results: Path) -> dict[str, str]:
 
 
 def _lock(results: Path) -> Path:
+    """Return the path of the run lock."""
     return results / ".workflow.lock"
 
 
 def _owner(results: Path) -> Path:
+    """Return the path of the file that describes the holder of the run lock."""
     return results / ".workflow"

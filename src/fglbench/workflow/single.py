@@ -1,7 +1,7 @@
-"""One cell without Snakemake: the same stages, folders and caches as the workflow, in one call.
+"""Run one cell without Snakemake, with the same stages, folders and caches as the workflow.
 
-What is preprocessed or trained already is kept. Downloading and splitting run in a process of their own, so that the
-memory of their libraries does not count as memory of training.
+Existing results of preprocessing and training are kept. With `own_process`, download, split and preprocessing run in a
+child process, so that the memory of their libraries does not count as memory of training.
 """
 
 import math
@@ -35,8 +35,10 @@ class Single:
     """A validated configuration with one cell, and the folders of its stages.
 
     Attributes:
+        config: the configuration.
+        cell: its only cell.
         results: the results folder.
-        trained: where training and evaluation go; None: there as well.
+        trained: the folder for training and evaluation; None: the results folder.
     """
 
     config: Config
@@ -45,24 +47,41 @@ class Single:
     trained: Path | None = None
 
     def folder(self, stage: str) -> Path:
-        """Where a stage keeps all seeds of the cell; `download` has no seeds."""
+        """Return the folder in which a stage stores all seeds of the cell's partition or method.
+
+        Args:
+            stage: "download" (which has no seeds), "split", "preprocess", "train" or "evaluate".
+
+        Returns:
+            The path, which may not exist.
+        """
         if stage == "download":
             return self.results / "download" / self.cell.dataset.slug
         return self.seed_folder(stage).parent
 
     def seed_folder(self, stage: str) -> Path:
-        """The folder of the cell's seed in a stage."""
+        """Return the folder of the cell's seed.
+
+        Args:
+            stage: "split", "preprocess", "train" or "evaluate".
+
+        Returns:
+            The path, which may not exist.
+        """
         own = self.trained if stage in ("train", "evaluate") else None
         return (own or self.results) / self.cell.folder(stage)
 
 
 def one_cell(values: dict[str, Any], results: Path, source: str = COMMAND_LINE) -> Single:
-    """Validates a configuration that describes one cell.
+    """Validate a configuration that describes one cell.
 
     Args:
         values: as in `config.yaml`, with one entry per list.
         results: the results folder.
-        source: named in problems.
+        source: the name of the configuration in error messages.
+
+    Returns:
+        The configuration with its cell.
 
     Raises:
         ConfigError: with every problem found.
@@ -81,22 +100,23 @@ def run_cell(
     own_process: bool = False,
     progress: Callable[[int], Progress | None] = lambda seed: None,
 ) -> dict[str, Any]:
-    """Downloads, splits, preprocesses, trains and evaluates one cell; what is there is kept.
+    """Download, split, preprocess, train and evaluate one cell. Existing results are kept.
 
     Args:
         values: as in `config.yaml`, with one entry per list.
         results: the results folder.
-        threads: of torch.
-        force: train again although the cell is there.
-        own_process: prepare in a child process where something is missing.
+        threads: number of torch threads.
+        force: whether to train again if the cell is trained already.
+        own_process: whether to download, split and preprocess in a child process.
         progress: see `stages.train.train`.
 
     Returns:
-        See `summary`.
+        See `run_single`.
 
     Raises:
         ConfigError: the configuration has problems.
-        DataError, PartitionError: the data cannot be had, or not be partitioned as asked.
+        DataError: the dataset is unavailable, or does not fit the settings.
+        PartitionError: the dataset cannot be partitioned with these settings.
         StorageError: a stored file is damaged.
     """
     single = one_cell(values, results)
@@ -111,7 +131,19 @@ def run_single(
     own_process: bool = False,
     progress: Callable[[int], Progress | None] = lambda seed: None,
 ) -> dict[str, Any]:
-    """As `run_cell`, of a cell that is resolved already."""
+    """Run a cell whose configuration is validated; errors as `run_cell`.
+
+    Args:
+        single: the configuration with its cell.
+        threads: number of torch threads.
+        force: whether to train again if the cell is trained already.
+        own_process: whether to download, split and preprocess in a child process.
+        progress: see `stages.train.train`.
+
+    Returns:
+        The result of `summary`, with `kept` (whether a stored training was kept) and `differences` (one line for each
+        difference between the stored training and a new one, in mode, torch or component files).
+    """
     from fglbench.stages.evaluate import evaluate
 
     cell, config = single.cell, single.config
@@ -139,7 +171,7 @@ def run_single(
             progress=progress,
         )
         _update_lists(single, "train", RECORD)
-    # Always: stored scores may be of another run, or of an older evaluation, and it takes far less than training.
+    # Evaluation always runs: stored scores may belong to another run or an older evaluation, and it is cheap.
     trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
     evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
     _update_lists(single, "evaluate", METRICS)
@@ -148,18 +180,22 @@ def run_single(
 
 
 def _update_lists(single: Single, stage: str, name: str) -> None:
-    """Puts the checksum of what a stage made now into the workflow's lists of this seed, so that it sees the change."""
+    """Update the checksum of a stage's new file in the workflow's lists, so that Snakemake sees the change."""
     file = single.seed_folder(stage) / name
     key, digest = f"{file.parent.name}/{name}", hash_file(file)
     for path in single.folder(stage).glob("seeds-*.json"):
-        with suppress(StorageError, AttributeError):  # a damaged list is the workflow's to find
+        with suppress(StorageError, AttributeError):  # the workflow reports a damaged list
             listed = read_json(path)
             if listed.get(key, digest) != digest:
                 write_json(path, {**listed, key: digest})
 
 
 def divide(single: Single) -> None:
-    """Download and split; errors as `run_cell`."""
+    """Download and split; errors as `run_cell`.
+
+    Args:
+        single: the configuration with its cell.
+    """
     from fglbench.stages.download import download
     from fglbench.stages.split import split
 
@@ -173,7 +209,11 @@ def divide(single: Single) -> None:
 
 
 def prepare(single: Single) -> None:
-    """Download, split and preprocess; errors as `run_cell`."""
+    """Download, split and preprocess; errors as `run_cell`.
+
+    Args:
+        single: the configuration with its cell.
+    """
     from fglbench.stages.preprocess import preprocess
 
     divide(single)
@@ -183,11 +223,13 @@ def prepare(single: Single) -> None:
 
 
 def _prepare_in_child(values: dict[str, Any], results: str) -> None:
+    """Download, split and preprocess in a child process, whose arguments are JSON."""
     prepare(one_cell(values, Path(results)))
 
 
 def _prepare_where_missing(single: Single, own_process: bool) -> None:
-    # The paths of split and preprocess hold a hash of everything that decides them, the dataset's version included.
+    """Download, split and preprocess, unless current results of these stages exist."""
+    # The paths of split and preprocess contain a hash of all their inputs, including the version of the dataset.
     graph, parts = single.folder("download"), single.seed_folder("split")
     cards = {"dataset": graph / "graph.json", "scheme": parts / "card.json"}
     names = {"dataset": single.cell.dataset.spec["name"], "scheme": single.cell.partition.spec["scheme"]}
@@ -215,8 +257,17 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
 
 
 def summary(single: Single) -> dict[str, Any]:
-    """What a run scored and cost: the selecting score at the protocol's reading, such as `test_accuracy_pooled`, None
-    where there is none; `selected_round` counts from 0. `test_accuracy_nodes` is there where clients share nodes."""
+    """Return the scores and costs of a run.
+
+    Args:
+        single: a cell that is trained and evaluated.
+
+    Returns:
+        The name of the selecting score (`metric`) and its values at the protocol's reading, such as
+        `test_accuracy_pooled`; None for missing values. `test_<metric>_nodes` is there only if clients share nodes.
+        `selected_round` is the round of that reading, counted from 0. The other keys are the rounds, times (s), peak
+        memory (MiB), bytes, outcome and reason of the record, the cell id, and the training folder.
+    """
     metric = selecting_metric(task_name(single.cell.method.spec))
     record = RunRecord.read(single.seed_folder("train"))
     scores = Metrics.read(single.seed_folder("evaluate")).readings.get(single.config.protocol.reading)
@@ -254,7 +305,14 @@ def summary(single: Single) -> dict[str, Any]:
 
 
 def terminal_progress(rounds: int) -> Callable[[int], Progress | None]:
-    """A progress bar with round, loss and validation score where standard error is a terminal, else nothing."""
+    """Return the callback factory of a progress bar with round, loss and validation score.
+
+    Args:
+        rounds: the number of rounds.
+
+    Returns:
+        A function from a seed to the callback for its rounds. It returns None if standard error is not a terminal.
+    """
     if not sys.stderr.isatty():
         return lambda seed: None
     from tqdm import tqdm

@@ -1,4 +1,4 @@
-"""The configuration and all study files, read together: problems of every file are told at once."""
+"""Read the configuration and all study files, and report the problems of all files together."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,23 +13,27 @@ from fglbench.config.schema import Config, Study
 from fglbench.errors import ConfigError
 
 GRID = "grid"
-"""The study that the lists of the configuration make."""
+"""The name of the study that consists of the lists of the configuration."""
 
 RESERVED = {"all", "data", "train", "tables", "figures", "report", "tune", GRID}
-"""Targets of the workflow; no study has one of these names."""
+"""Reserved target names of the workflow, which study files cannot use."""
 
 
 def load_studies(
     values: dict[str, Any], source: str, folder: Path, files: Iterable[Path], given: Mapping[str, Any]
 ) -> tuple[Config, dict[str, Expansion]]:
-    """The configuration, and every study by name: that of its own lists, then those of the study files.
+    """Load the configuration and every study.
 
     Args:
         values: the merged configuration.
-        source: its file, for messages.
+        source: the file of the configuration, for messages.
         folder: of study files.
-        files: that the values were read from, to find keys that they give twice.
-        given: the part of the values that the command line gave.
+        files: the files that the values were read from, to find duplicate keys.
+        given: the values from the command line, for messages.
+
+    Returns:
+        The configuration, and the expanded studies by name: first the study of the configuration's own lists ("grid"),
+        then the study files in alphabetical order.
 
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
@@ -50,7 +54,7 @@ def load_studies(
 
 
 def _study(path: Path) -> Study:
-    """A study file whose name may be a target of the workflow."""
+    """Load a study file, and refuse names that cannot be a target of the workflow."""
     if not re.fullmatch(r"[a-z][a-z0-9-]*", path.stem) or path.stem in RESERVED:
         raise ConfigError(
             [
@@ -62,6 +66,7 @@ def _study(path: Path) -> Study:
 
 
 def _expanded(study: Study, source: str) -> Expansion:
+    """Expand a study, and name its source in every problem."""
     try:
         return expand(study)
     except ConfigError as error:
@@ -70,7 +75,7 @@ def _expanded(study: Study, source: str) -> Expansion:
 
 @contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """Collects the problems of one file, so that those of the others are told with them."""
+    """Collect the problems of one file, so that they are reported together with those of the other files."""
     try:
         yield
     except ConfigError as error:

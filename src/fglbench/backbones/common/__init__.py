@@ -1,1 +1,1 @@
-"""Pieces that several backbones share."""
+"""Code that several backbones share."""

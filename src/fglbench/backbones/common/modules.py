@@ -1,8 +1,8 @@
-"""Any PyTorch model as a backbone: an ordinary `torch.nn.Module` on (x, edge_index), called client by client.
+"""A backbone from any PyTorch model: an ordinary `torch.nn.Module` on (x, edge_index), called client by client.
 
-The module's operations know nothing of clients, so each client's pass is a call of its own through
-`torch.func.functional_call`, with the client's parameters and buffers. It works under every method, several times
-slower than a stacked backbone; node features are made dense.
+The operations of the module have no client axis. Therefore each client's forward pass is a separate call through
+`torch.func.functional_call`, with the client's parameters and buffers. Such a backbone works under every method and is
+several times slower than a stacked backbone. Node features are made dense.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ from fglbench.federation.step import Output
 
 @dataclass(frozen=True)
 class ModuleBatch:
-    """The whole graphs of some clients, as a module reads them, and the nodes whose outputs are wanted; a `Batch`.
+    """The whole graphs of some clients, and the nodes whose outputs are computed; a `Batch`.
 
     Attributes:
         clients, targets, target_ptr, labels, client_mean: as in `Batch`.
-        graphs: of each client x [n, num_features] float32, edge_index [2, e] int64 in its own numbers, and the
-            positions of its targets [t] int64.
+        graphs: for each client x [n, num_features] float32, edge_index [2, e] int64 with the client's own node numbers,
+            and the positions of its targets [t] int64.
     """
 
     clients: np.ndarray
@@ -43,19 +43,28 @@ class ModuleBatch:
     graphs: list[tuple[Tensor, Tensor, Tensor]]
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
-        """What outputs are made of is there for the targets alone."""
+        """Return `x` as it is, because `forward` keeps hidden rows of the targets only.
+
+        Args:
+            x: [T, width] float32 rows of the targets.
+            level: not used.
+
+        Returns:
+            [T, width] float32.
+        """
         return x
 
 
 class ModuleBackbone(base.Backbone):
-    """A backbone around `model`, a class of modules made with (features, outputs, settings).
+    """A backbone around `model`, a class of modules that is constructed with (features, outputs, settings).
 
-    The last child of the module with parameters counts as its head, unless `head_child` names another one, and what it
-    reads as the representation; parameters and buffers of children whose class is called a norm are its normalisation.
-    Buffers of whole numbers are the module's, alike for all clients.
+    The head is the last child of the module that has parameters, unless `head_child` names another submodule. The input
+    of the head is the representation. The normalisation consists of the parameters and floating-point buffers of the
+    submodules whose class name contains "Norm". Integer buffers belong to the module and are the same for all clients.
 
     Raises:
-        ComponentError: the head is a list of layers or a norm, or running statistics are plain averages.
+        ComponentError: the head is a container of layers or a normalisation, or running statistics are cumulative
+            averages (momentum=None).
     """
 
     model: type[nn.Module]
@@ -137,7 +146,7 @@ class ModuleBackbone(base.Backbone):
         moved: dict[str, list[Tensor]] = {name: [] for name in names if dropout.training}
         for place, (x, edge_index, targets) in enumerate(batch.graphs):
             own = {name: tensor[place] for name, tensor in parameters.items()}
-            own |= {name: own[name].clone() for name in names}  # a training pass writes to them
+            own |= {name: own[name].clone() for name in names}  # because a training pass writes to the buffers
             with _seeded(seeds[place] if seeds else None), _reading(self._module, self._head) as read:
                 out = functional_call(self._module, own, (x, edge_index))
             if self._head and not read:
@@ -152,7 +161,7 @@ class ModuleBackbone(base.Backbone):
 
 @contextmanager
 def _seeded(seed: int | None) -> Iterator[None]:
-    """Draws of torch's global generators start from a seed inside, and go on as if nothing had been drawn after it."""
+    """Seed torch's global generators inside the context, and restore their state afterwards; None: no change."""
     if seed is None:
         yield
         return
@@ -163,7 +172,7 @@ def _seeded(seed: int | None) -> Iterator[None]:
 
 @contextmanager
 def _reading(module: nn.Module, child: str) -> Iterator[list[Tensor]]:
-    """The first argument that a child is called with inside."""
+    """Yield a list that receives the first argument of each call of a child inside the context."""
     read: list[Tensor] = []
     if not child:
         yield read

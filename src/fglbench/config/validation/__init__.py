@@ -1,4 +1,4 @@
-"""What is wrong with a well-typed study: one module for each part of the YAML."""
+"""Validation of a well-typed study: one module for each part of the YAML."""
 
 from fglbench.config.schema import Study
 from fglbench.config.validation.entries import entries_problems, task_problems
@@ -13,7 +13,14 @@ from fglbench.config.validation.wording import duplicates
 
 
 def study_problems(study: Study) -> list[str]:
-    """All problems but those of what tables and figures show."""
+    """Return all problems of a study except those that `shown_problems` finds in its tables and figures.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = entries_problems(study)
     found += task_problems("protocol.task", study.protocol.task)
     found += dataset_task_problems(study)

@@ -26,7 +26,14 @@ _PRINTED = {
 
 
 def entries_problems(study: Study) -> list[str]:
-    """What is wrong with the entries of all lists of a study."""
+    """Return the problems of all entries of a study.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found: list[str] = []
     for key, kind, entries in (
         ("datasets", "dataset", study.datasets),
@@ -36,7 +43,7 @@ def entries_problems(study: Study) -> list[str]:
     ):
         found += entry_problems(key, kind, entries)
         sound = [entry for entry in entries if not entry_problems(key, kind, [entry])]
-        # Entries with labels of their own may be alike: overrides and grids can tell them apart.
+        # Equal entries are valid if their labels differ, because overrides and grids can select them by label.
         resolved = [
             (entry.name, f"{entry.label} {component_settings(kind, entry)} {entry.training} {entry.protocol}")
             for entry in sound
@@ -47,6 +54,16 @@ def entries_problems(study: Study) -> list[str]:
 
 
 def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
+    """Return the problems of some entries.
+
+    Args:
+        key: key of the list: "datasets", "partitions", "methods" or "backbones".
+        kind: "dataset", "scheme", "method" or "backbone".
+        entries: the entries of the list.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = []
     for index, entry in enumerate(entries):
         where = f"{key}[{index}]"
@@ -68,14 +85,33 @@ def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
 
 
 def task_problems(where: str, task: Entry) -> list[str]:
+    """Return the problems of a task.
+
+    Args:
+        where: key of the task, such as "protocol.task".
+        task: name and settings of the task.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
     beside = [f"{where}.{key}: a task has a name and settings alone." for key, value in given.items() if value]
     return beside or settings_problems(where, "task", task)
 
 
 def settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
-    """What is wrong with the settings of an entry, and with those of a component that they name: the method that
-    aggregates for it, or the sampler that it reads through."""
+    """Return the problems of an entry's settings.
+
+    The settings may name another component: the method that aggregates, or a sampler. Its settings are checked as well.
+
+    Args:
+        where: key of the entry.
+        kind: "dataset", "scheme", "method", "backbone", "task" or "sampler".
+        entry: name and settings of the component.
+
+    Returns:
+        One sentence for each problem, with its key first; empty if the settings are valid.
+    """
     if found := own_problems(where, kind, entry):
         return found
     settings = component_settings(kind, entry)
@@ -90,6 +126,16 @@ def settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
 
 
 def own_problems(where: str, kind: str, entry: Entry) -> list[str]:
+    """Return the problems of an entry's settings, without those of a component that the settings name.
+
+    Args:
+        where: key of the entry.
+        kind: "dataset", "scheme", "method", "backbone", "task" or "sampler".
+        entry: name and settings of the component.
+
+    Returns:
+        One sentence for each problem, with its key first; empty if the settings are valid.
+    """
     try:
         component_settings(kind, entry)
     except ValidationError as error:
@@ -101,16 +147,37 @@ def own_problems(where: str, kind: str, entry: Entry) -> list[str]:
 
 
 def given_settings_problems(kind: str, entry: Entry, values: dict[str, Any], where: str) -> list[str]:
-    """What is wrong with settings that an entry is given from elsewhere; its own are judged where it stands."""
+    """Return the problems of settings that an override gives to an entry.
+
+    Args:
+        kind: "method" or "backbone".
+        entry: an entry that the override selects.
+        values: settings from the override.
+        where: key of these settings.
+
+    Returns:
+        One sentence for each problem, with its key first; empty if the entry's own settings are invalid, which
+        another check reports.
+    """
     if wrong := [key for key in values if key in OF_ENTRIES]:
         return [f"{where}: '{key}' is no setting of a {kind}." for key in wrong]
     if settings_problems("", kind, entry):
         return []
-    # Alone, for what the entry states itself hides it; together, for its aggregation may be that of the entry.
+    # The values are checked alone, because the entry's settings can hide a wrong one, and then together with these
+    # settings, because they may name the method that aggregates.
     alone, together = with_settings(entry, values), with_settings(entry, {**values, **entry.settings})
     return own_problems(where, kind, alone) or settings_problems(where, kind, together)
 
 
 def unknown_entries(where: str, wanted: list[str] | None, entries: list[Entry]) -> list[str]:
-    """The wanted labels and names that no entry of a list has."""
+    """Return a problem for each label or name that no entry has.
+
+    Args:
+        where: key of the list of labels and names.
+        wanted: labels and names; None: nothing to check.
+        entries: the entries that may be selected.
+
+    Returns:
+        One sentence for each unknown label or name.
+    """
     return unknown_names(where, wanted, dict.fromkeys([*labels(entries), *(entry.name for entry in entries)]))

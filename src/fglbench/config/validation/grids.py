@@ -13,11 +13,18 @@ from fglbench.datasets import catalogue
 from fglbench.errors import FglbenchError
 from fglbench.partition.split import held_out_nodes
 
-_MOST = 2**63 - 1  # what a table of records holds
+_MOST = 2**63 - 1  # the largest int64, because records store seeds as int64
 
 
 def grid_problems(study: Study) -> list[str]:
-    """What is wrong with the grids of a study: values that are not in it, seeds, training."""
+    """Return the problems of a study's grids: values that the study does not have, seeds, training.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found: list[str] = []
     for index, grid in enumerate(study.grids):
         where = f"grids[{index}]"
@@ -31,7 +38,16 @@ def grid_problems(study: Study) -> list[str]:
 
 
 def unknown_clients(where: str, counts: Iterable[int], study: Study) -> list[str]:
-    """The numbers of clients that a study does not have."""
+    """Return a problem for each number of clients that a study does not have.
+
+    Args:
+        where: key of the numbers.
+        counts: numbers of clients.
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each unknown number.
+    """
     known = ", ".join(map(str, study.clients))
     return [
         f"{where}: {count} is not among the study's clients: {known}." for count in counts if count not in study.clients
@@ -39,7 +55,15 @@ def unknown_clients(where: str, counts: Iterable[int], study: Study) -> list[str
 
 
 def seed_problems(key: str, seeds: int | list[int]) -> list[str]:
-    """What is wrong with a number or list of seeds."""
+    """Return the problems of a number or a list of seeds.
+
+    Args:
+        key: key of the seeds.
+        seeds: number of seeds, or a list of seeds.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     if isinstance(seeds, int):
         return [f"{key}: {seeds} seeds cannot be run; give 1 or more."] if seeds < 1 else []
     empty = [] if seeds else [f"{key}: the list is empty; give at least one seed."]
@@ -55,6 +79,14 @@ def _twice(key: str, seeds: list[int]) -> list[str]:
 
 
 def client_problems(study: Study) -> list[str]:
+    """Return the problems of a study's numbers of clients: below 1, or more than a dataset has nodes for the clients.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = [
         f"clients[{i}]: {count}: a federation has at least 1 client."
         for i, count in enumerate(study.clients)
@@ -65,7 +97,7 @@ def client_problems(study: Study) -> list[str]:
             nodes = catalogue.get(entry.name).counts_for(entry.settings).nodes
             held_out = merged_protocol(study, entry).split.held_out
         except (FglbenchError, ValidationError):
-            continue  # said already
+            continue  # the checks of entries report this
         left = nodes - held_out_nodes(nodes, held_out)
         whose = f"{nodes} nodes of '{entry.name}'" if left == nodes else f"{left} nodes of '{entry.name}' that are left"
         grids = [grid for grid in grids_of(study) if not grid.datasets or {label, entry.name} & set(grid.datasets)]

@@ -1,4 +1,4 @@
-"""Overrides: whom they are for, and settings that do not fit."""
+"""Overrides: the cells that they select, and their settings."""
 
 from fglbench.config.entries import selected
 from fglbench.config.schema import Override, Study
@@ -8,7 +8,16 @@ from fglbench.config.validation.training import training_problems
 
 
 def override_problems(study: Study, where: str, override: Override) -> list[str]:
-    """What is wrong with one override; `where` names it."""
+    """Return the problems of one override.
+
+    Args:
+        study: a well-typed study.
+        where: key of the override, such as "overrides[0]".
+        override: the override.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = []
     for key in ("datasets", "methods", "backbones"):
         found += unknown_entries(f"{where}.{key}", getattr(override, key), getattr(study, key))

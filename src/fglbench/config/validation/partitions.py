@@ -1,4 +1,4 @@
-"""Partitions: files that the scheme `file` reads, and datasets that come split."""
+"""Partitions: files of the scheme `file`, and datasets that come with a partition of their own."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +20,14 @@ from fglbench.partition.stored import StoredPartition
 
 
 def partition_file_problems(study: Study) -> list[str]:
-    """Everything wrong with the files of the scheme `file`, and with what a study asks of them."""
+    """Return the problems of partition files, and of the keys of the protocol that depend on the scheme.
+
+    Args:
+        study: a well-typed study; its partition files are read.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found: list[str] = []
     stored = cache(_stored)
     for grid in grids_of(study):
@@ -36,7 +43,7 @@ def partition_file_problems(study: Study) -> list[str]:
                 protocol = merged_protocol(study, dataset)
                 nodes = catalogue.get(dataset.name).counts_for(dataset.settings).nodes
             except (FglbenchError, ValidationError):
-                continue  # said already
+                continue  # the checks of entries report this
             found += _protocol_problems(scheme, protocol, central)
             if scheme.name == FILE:
                 try:
@@ -55,7 +62,16 @@ def partition_file_problems(study: Study) -> list[str]:
 
 
 def native_problems(study: Study) -> list[str]:
-    """The scheme `native` is for datasets that come split, and for their own numbers of clients."""
+    """Return the problems of the scheme `native`.
+
+    The scheme needs a dataset that comes with a partition, and the number of clients in that partition.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = []
     for grid in grids_of(study):
         if "native" not in (entry.name for _, entry in selected(study.partitions, grid.partitions)):
@@ -65,7 +81,7 @@ def native_problems(study: Study) -> list[str]:
             try:
                 own = catalogue.get(entry.name).native_clients
             except FglbenchError:
-                continue  # said already
+                continue  # the checks of entries report this
             if not own:
                 split = ", ".join(name for name in catalogue.names() if catalogue.get(name).native_clients)
                 found.append(
@@ -82,7 +98,14 @@ def native_problems(study: Study) -> list[str]:
 
 
 def may_hold_out(scheme: Entry) -> bool:
-    """Whether a scheme may name nodes that no client gets."""
+    """Return whether a scheme can leave out nodes, which no client then owns.
+
+    Args:
+        scheme: an entry of `partitions`.
+
+    Returns:
+        Whether the scheme's file declares `LEAVES_OUT`; False for an unknown scheme.
+    """
     return _declares("scheme", scheme, "LEAVES_OUT")
 
 
@@ -90,7 +113,7 @@ def _declares(kind: str, entry: Entry, name: str) -> bool:
     try:
         return bool(registry.declaration(kind, entry.name).constants.get(name, False))
     except FglbenchError:
-        return False  # said already
+        return False  # the checks of entries report this
 
 
 def _stored(path: str, sha256: str | None) -> StoredPartition:

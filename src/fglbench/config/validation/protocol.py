@@ -1,4 +1,4 @@
-"""The protocol: what datasets and their tasks can serve is known before they are read."""
+"""The protocol: keys that a dataset or its task does not support. They are found before the data is read."""
 
 from collections.abc import Iterable
 
@@ -19,13 +19,20 @@ _WHOLE = "{} trains on all nodes of a client at once; leave it out."
 
 
 def protocol_problems(study: Study) -> list[str]:
-    """What a dataset cannot serve is known before it is read."""
+    """Return the keys of the protocol that a dataset does not support.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = []
     for index, entry in enumerate(study.datasets):
         try:
             spec, protocol = catalogue.get(entry.name), merged_protocol(study, entry)
         except (FglbenchError, ValidationError):
-            continue  # said already
+            continue  # the checks of entries report this
         split = entry.protocol.get("split")
         of_split = f"datasets[{index}].protocol" if isinstance(split, dict) and "kind" in split else "protocol"
         of_features = f"datasets[{index}].protocol" if "features" in entry.protocol else "protocol"
@@ -40,15 +47,23 @@ def protocol_problems(study: Study) -> list[str]:
 
 
 def dataset_task_problems(study: Study) -> list[str]:
-    """What is wrong with the tasks of datasets, and settings that speak of nodes with roles where the task draws roles
-    of its own."""
+    """Return the problems of the datasets' tasks.
+
+    A task that draws roles of its own does not support settings about the roles of nodes.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found, with_node_roles = [], False
     for index, entry in enumerate(study.datasets):
         where = f"datasets[{index}].protocol"
         try:
             protocol = merged_protocol(study, entry)
         except ValidationError:
-            continue  # said already
+            continue  # the checks of entries report this
         name = protocol.task.name
         if "task" in entry.protocol:
             found += task_problems(f"{where}.task", protocol.task)
@@ -70,12 +85,12 @@ def dataset_task_problems(study: Study) -> list[str]:
 
 
 def _roles_of_nodes(task: str) -> bool:
-    """Whether nodes have roles under a task, as under a name that is none, which is told elsewhere."""
+    """Return whether a task gives roles to nodes; True for an unknown task, which another check reports."""
     return task not in registry.names("task") or not has_own_roles(task)
 
 
 def _batched(study: Study, index: int, dataset: Entry) -> list[str]:
-    """Where batches are asked for that a dataset would train with."""
+    """Return the keys of the study that ask for batches in the training of a dataset."""
     if "batch_size" in dataset.training:
         found = [f"datasets[{index}].training"] if dataset.training["batch_size"] else []
     else:

@@ -1,4 +1,4 @@
-"""What is wrong with the printed numbers that a study names: they are read only after all training."""
+"""The printed numbers that a study names. They are checked early, because they are used only after all training."""
 
 import csv
 from pathlib import Path
@@ -16,11 +16,14 @@ COLUMNS = (
 
 
 def reference_problems(study: Study, studies: Path) -> list[str]:
-    """A file, printed table or column that does not exist, and a file of another form.
+    """Return the problems of a study's printed numbers: a missing file, printed table or column, or a malformed file.
 
     Args:
-        study: well-typed.
+        study: a well-typed study.
         studies: folder of study files; the printed numbers are in its `reference/`.
+
+    Returns:
+        One sentence for each problem, with its key first.
     """
     if study.reference is None:
         return [

@@ -1,4 +1,4 @@
-"""Searches of settings: seeds, ranges, and a validation score to choose by."""
+"""Searches of settings: seeds, ranges, and the validation score that selects."""
 
 from typing import Any
 
@@ -13,7 +13,16 @@ from fglbench.config.validation.overrides import override_problems
 
 
 def search_problems(study: Study) -> list[str]:
-    """What is wrong with the searches; a search on reported seeds would choose by what is reported."""
+    """Return the problems of a study's searches.
+
+    The seeds of a search must not be reported ones, so that settings are not selected on reported numbers.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first; empty if the study has no key `tune`.
+    """
     if study.tune is None:
         return []
     lists = [study.seeds, *(grid.seeds for grid in study.grids if grid.seeds is not None)]
@@ -41,7 +50,7 @@ def _without_validation(study: Study) -> list[str]:
         try:
             split = merged_protocol(study, entry).split
         except ValidationError:
-            continue  # said where the entry stands
+            continue  # the checks of entries report this
         if split.kind != "public" and not split.val:
             own = isinstance(entry.protocol.get("split"), dict) and "val" in entry.protocol["split"]
             key = f"datasets[{index}].protocol.split.val" if own else "protocol.split.val"
@@ -59,7 +68,7 @@ def _range_problems(space: list[Any] | Range) -> list[str]:
 
 
 def _extremes(search: Search) -> list[Override]:
-    """Overrides that between them hold every listed value and both ends of every range."""
+    """Return overrides that together contain every listed value and both ends of every range."""
     spaces = [(part, name, _ends(space)) for part in PARTS for name, space in getattr(search, part).items()]
     selected = {key: getattr(search, key) for key in ("datasets", "backbones", "methods")}
     found = []
@@ -72,5 +81,5 @@ def _extremes(search: Search) -> list[Override]:
 
 
 def _ends(space: list[Any] | Range) -> list[Any]:
-    """Both ends of a range, or all values of a list."""
+    """Return both ends of a range, or all values of a list."""
     return [space.low, space.high] if isinstance(space, Range) else space

@@ -1,4 +1,4 @@
-"""Tables and figures: what they show must be in the study, and every cell must hold one method in one setting."""
+"""Tables and figures: they must show cells of the study, and a table's cell must hold one method in one setting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,14 @@ _TASKS = "the datasets have several tasks ({}), each with scores of its own; cho
 
 
 def name_problems(study: Study) -> list[str]:
-    """Names of tables or figures that occur twice."""
+    """Return the names that several tables or several figures have.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found = []
     for key, shown in (("tables", study.tables), ("figures", study.figures)):
         names = [item.name for item in shown]
@@ -27,8 +34,17 @@ def name_problems(study: Study) -> list[str]:
 
 
 def shown_problems(study: Study) -> list[str]:
-    """A cell of a table must hold one method in one setting: what varies stands in its rows, columns or `where`. Tables
-    and figures must show something of the study."""
+    """Return the problems of what tables and figures show.
+
+    Tables and figures must show cells of the study. A cell of a table must hold one method in one setting. Therefore
+    every axis with several values must be in the table's rows, columns or `where`.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     values, found = _axis_values(study), []
     for index, table in enumerate(study.tables):
         if table.kind != "cells":
@@ -49,7 +65,7 @@ def shown_problems(study: Study) -> list[str]:
             kept = [value for value in known if value in fixed.get(axis, known)]
             if axis == "label":
                 kept = _labels_in_one_cell(study, kept, fixed.get("method"), "method" in [*table.rows, *table.columns])
-            # Methods of one name are told apart by their labels.
+            # Entries of the same method are distinguished by their labels.
             if axis != "method" and len(kept) > 1 and axis not in [*table.rows, *table.columns]:
                 found.append(
                     f"tables[{index}]: '{axis}' has {len(kept)} values in this study, so it must be among the table's "
@@ -64,7 +80,7 @@ def shown_problems(study: Study) -> list[str]:
 
 
 def _score_problems(where: str, shown: Table | Figure, study: Study, tasks: list[str]) -> list[str]:
-    """What is wrong with the score that a table or figure asks for, of datasets with these tasks."""
+    """Return the problems of the score that a table or figure shows, for datasets with these tasks."""
     found = []
     metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
     if shown.metric is not None and shown.metric not in metrics:
@@ -97,7 +113,7 @@ def _figure_problems(where: str, figure: Figure, study: Study, known: list[Any])
 
 
 def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None, by_method: bool) -> list[str]:
-    """The labels that would share a cell of a table: of all its methods, or of the one with the most."""
+    """Return the labels that would share a cell of a table: all labels, or those of the method with the most labels."""
     found: dict[str, list[str]] = {}
     for label, entry in selected(study.methods, None):
         if label in kept and (methods is None or entry.name in methods):
@@ -106,7 +122,7 @@ def _labels_in_one_cell(study: Study, kept: list[Any], methods: list[Any] | None
 
 
 def _axis_values(study: Study) -> dict[str, list[Any]]:
-    """What each axis of tables and figures can be in a study."""
+    """Return the values that a study has on each axis of tables and figures."""
     return {
         "dataset": labels(study.datasets),
         "scheme": labels(study.partitions),
@@ -118,7 +134,7 @@ def _axis_values(study: Study) -> dict[str, list[Any]]:
 
 
 def _where_problems(owner: str, where: Mapping[Any, list[Any]], values: Mapping[str, list[Any]]) -> list[str]:
-    """Values of a filter that the study does not have: what they were meant for would be missing without a word."""
+    """Return a problem for each value in `where` that the study does not have: it would silently select no cell."""
     found = []
     for axis, wanted in where.items():
         for value in (value for value in wanted if value not in values[axis]):

@@ -1,4 +1,4 @@
-"""Local training, and what of the protocol a dataset may have otherwise."""
+"""Local training, and the keys of the protocol that a dataset can change."""
 
 from typing import Any
 
@@ -9,11 +9,18 @@ from fglbench.config.schema import Entry, Protocol, Study, Training
 from fglbench.config.validation.wording import sentences
 
 PROTOCOL = ("split", "setting", "features", "task")
-"""What of the protocol may differ by dataset; the rest tells how tables are to be read."""
+"""Keys of the protocol that may differ by dataset. The other keys determine the meaning of whole tables."""
 
 
 def training_of_entries(study: Study) -> list[str]:
-    """What is wrong with `training` and `protocol` of the entries of a study."""
+    """Return the problems of `training` and `protocol` in the entries of a study.
+
+    Args:
+        study: a well-typed study.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     found: list[str] = []
     for key, entries in (("datasets", study.datasets), ("methods", study.methods), ("backbones", study.backbones)):
         for index, entry in enumerate(entries):
@@ -24,7 +31,16 @@ def training_of_entries(study: Study) -> list[str]:
 
 
 def training_problems(study: Study, where: str, values: dict[str, Any]) -> list[str]:
-    """What is wrong with some keys of `training`."""
+    """Return the problems of some keys of `training`.
+
+    Args:
+        study: a well-typed study, whose training the keys change.
+        where: key of the values.
+        values: the changed keys.
+
+    Returns:
+        One sentence for each problem, with its key first.
+    """
     try:
         Training.model_validate({**study.training.model_dump(), **values})
     except ValidationError as error:
@@ -33,7 +49,7 @@ def training_problems(study: Study, where: str, values: dict[str, Any]) -> list[
 
 
 def _protocol_problems(study: Study, where: str, entry: Entry) -> list[str]:
-    """What is wrong with the keys of `protocol` that a dataset has otherwise."""
+    """Return the problems of the keys of `protocol` that a dataset changes."""
     common = [key for key in entry.protocol if key in Protocol.model_fields and key not in PROTOCOL]
     if common:
         return [f"{where}.{key}: the same for all datasets; valid here: {', '.join(PROTOCOL)}." for key in common]

@@ -1,4 +1,4 @@
-"""The wording of problems: pydantic's findings as sentences, unknown names, and what is listed twice."""
+"""Wording of problems: pydantic's errors as sentences, unknown names, and duplicates."""
 
 import math
 import types
@@ -12,7 +12,16 @@ from fglbench.errors import suggest
 
 
 def unknown_names(where: str, wanted: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """The wanted names that a study does not have, each with the closest one that it has."""
+    """Return a problem for each name that a study does not have, with the closest name that it has.
+
+    Args:
+        where: key of the names.
+        wanted: names to check; None: nothing to check.
+        known: names in the study.
+
+    Returns:
+        One sentence for each unknown name.
+    """
     names = list(known)
     return [
         f"{where}: '{name}' is not in this study. {suggest(name, names)}" for name in wanted or [] if name not in names
@@ -20,25 +29,45 @@ def unknown_names(where: str, wanted: Iterable[str] | None, known: Iterable[str]
 
 
 def duplicates(key: str, values: Sequence[Any], text: Callable[[Any], str]) -> list[str]:
-    """The values that a list holds more than once, each as `text` words it."""
+    """Return a problem for each value that a list holds more than once.
+
+    Args:
+        key: key of the list.
+        values: the list; its items are hashable.
+        text: returns the text of a value in the problem.
+
+    Returns:
+        One sentence for each repeated value.
+    """
     return [f"{key}: {text(value)} is listed {n} times." for value, n in Counter(values).items() if n > 1]
 
 
 def sentences(error: ValidationError, model: type[BaseModel], source: str, prefix: str = "") -> list[str]:
-    """One sentence per finding.
+    """Return pydantic's errors as sentences.
 
     Args:
-        error: what pydantic raised.
-        model: the model that was validated, for the names it would have accepted.
-        source: the file.
-        prefix: key under which the model stands in the file.
+        error: the error that pydantic raised.
+        model: the model that was validated, for the names that it accepts.
+        source: the name of the file.
+        prefix: key of the model in the file.
+
+    Returns:
+        One sentence for each error, "<source>: <key>: ...", without repetitions.
     """
     found = [_sentence(finding, model, source, prefix) for finding in error.errors(include_url=False)]
     return list(dict.fromkeys(found))
 
 
 def key_path(location: tuple[int | str, ...], prefix: str = "") -> str:
-    """("methods", 1, "mu") -> "methods[1].mu"."""
+    """Return a location in a configuration as text: ("methods", 1, "mu") -> "methods[1].mu".
+
+    Args:
+        location: keys and indices, as pydantic gives them.
+        prefix: text before them, "" for none.
+
+    Returns:
+        Keys joined by dots, indices in brackets.
+    """
     path = prefix
     for part in location:
         if isinstance(part, int):
@@ -50,7 +79,7 @@ def key_path(location: tuple[int | str, ...], prefix: str = "") -> str:
 
 def _sentence(finding: Any, model: type[BaseModel], source: str, prefix: str) -> str:
     kind, value = finding["type"], finding["input"]
-    # A field of several types is reported once for each; the type's own part of the place says nothing to a user.
+    # pydantic reports a field with several types once for each type; the type in the location does not help a user.
     location = tuple(part for part in finding["loc"] if part not in ("int", "str", "list[int]", "list[union[str,int]]"))
     where = f"{source}: {key_path(location, prefix)}"
     if kind == "extra_forbidden":
@@ -91,7 +120,7 @@ def _description(model: type[BaseModel], location: tuple[int | str, ...]) -> str
 
 
 def _field_at(model: type[BaseModel], location: tuple[int | str, ...]) -> Any:
-    """The annotation of the field at a location, through lists and optional types."""
+    """Return the annotation of the field at a location, through lists and optional types."""
     annotation: Any = model
     for part in location:
         found = _find_model(annotation)

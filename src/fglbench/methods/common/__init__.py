@@ -1,1 +1,1 @@
-"""Pieces that several methods share."""
+"""Parts that several methods share."""

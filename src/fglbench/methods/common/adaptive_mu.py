@@ -1,9 +1,9 @@
 """FedAvg with a mu that the server adapts to the loss (FedProx, section 5.3.2; Fed-GALA, section 4.2.2).
 
-mu falls by `mu_step` when the loss has fallen in five rounds on end, and these are then counted anew; it rises by
-`mu_step` when the loss rises, and is never below 0. The loss is the mean over the clients that trained, by training
-targets: each sends its own, and receives mu. So it also moves as other clients are drawn or clients leave. Without
-`mu_step` mu stays, and nothing is sent.
+mu falls by `mu_step` when the loss has fallen in five consecutive rounds; counting then starts again. mu rises by
+`mu_step` when the loss rises. It is never below 0. The loss is the mean over the clients that trained, weighted by
+their training targets. Each of these clients sends its loss and receives mu. The loss therefore also changes when other
+clients are drawn or clients leave. Without `mu_step` mu is constant, and neither loss nor mu is sent.
 """
 
 import math
@@ -22,14 +22,14 @@ PATIENCE = 5
 
 
 class AdaptiveMu:
-    """mu, as the server changes it after every round.
+    """The value of mu, which the server adapts after every round.
 
     Args:
-        value: its start.
-        step: what it changes by.
+        value: initial mu.
+        step: size of a change of mu.
 
     Attributes:
-        value: of the next round.
+        value: mu of the next round.
     """
 
     def __init__(self, value: float, step: float):
@@ -38,11 +38,15 @@ class AdaptiveMu:
         self._last, self._falls = math.nan, 0
 
     def begin(self) -> None:
-        """Another loss begins: the first one seen neither rises nor falls."""
+        """Begin with another loss: its first value counts neither as a rise nor as a fall."""
         self._last, self._falls = math.nan, 0
 
     def see(self, loss: float) -> None:
-        """Adapts mu to the loss of a round."""
+        """Adapt mu to the loss of a round.
+
+        Args:
+            loss: mean over the clients that trained.
+        """
         self._falls = self._falls + 1 if loss < self._last else 0
         if loss > self._last:
             self.value += self._step
@@ -52,7 +56,7 @@ class AdaptiveMu:
 
 
 class Method(fedavg.Method):
-    """Base of methods with the setting `mu`, and those with `mu_step` beside it."""
+    """Base class of methods with the setting `mu`, which may have the setting `mu_step` as well."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -61,7 +65,7 @@ class Method(fedavg.Method):
 
     @property
     def mu(self) -> float | None:
-        """Of this round."""
+        """mu of this round; None without a proximal term."""
         return self._adaptive.value if self._adaptive else self.settings.mu
 
     def download(self, number: int, clients: np.ndarray) -> base.Messages:
@@ -73,9 +77,8 @@ class Method(fedavg.Method):
         return {**super().upload(round), **own}
 
     def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
-        """The next phase may have another loss."""
         if self._adaptive:
-            self._adaptive.begin()
+            self._adaptive.begin()  # the next phase may have another loss
         return super().finish(phase, parameters)
 
     def server_update(self, round: base.Round, mixed: Parameters) -> None:

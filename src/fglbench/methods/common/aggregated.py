@@ -1,4 +1,4 @@
-"""A method that leaves aggregation to another one: FGL models that combine with any strategy (FedGTA, table 5)."""
+"""Base class of FGL models that combine with the aggregation of any other method (FedGTA, table 5)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,12 +17,13 @@ from fglbench.methods.common.phases import Phase
 
 
 class Method(base.Method):
-    """Every hook of aggregation is the inner method's, which is none that changes graphs (`config.entries`).
+    """Base class of methods that delegate every hook of aggregation to an inner method.
 
-    The inner method knows the clients' graphs as they were split, not what this one made of them.
+    The inner method changes neither graphs nor phases (`config.entries`). It knows the clients' graphs as they were
+    split, without the changes that this method makes.
 
     Attributes:
-        inner: the method named `aggregation`.
+        inner: the method that the setting `aggregation` names.
     """
 
     def __init__(self, settings: Any, backbone: Backbone, federation: Federation):

@@ -1,4 +1,4 @@
-"""The model-contrastive loss of MOON: representations near the received model's, far from those of earlier own ones."""
+"""The model-contrastive loss of MOON: representations near the received model's, far from the client's earlier ones."""
 
 from collections.abc import Sequence
 
@@ -14,29 +14,33 @@ from fglbench.federation.step import Step
 
 
 class Contrast:
-    """The mean over a client's targets of -log(e^(sim(z, z_glob) / T) / (e^(sim(z, z_glob) / T) + sum over q of
-    e^(sim(z, z_q) / T))), sim the cosine.
+    """Model-contrastive loss with one or more earlier models of each client.
 
-    z is the representation under the current parameters, z_glob under the received ones, z_q under the q-th earlier
-    ones. No gradient flows through z_glob and z_q, which see no dropout.
+    The loss of a client is the mean over its targets of -log(e^(sim(z, z_glob) / T) / (e^(sim(z, z_glob) / T) + sum
+    over q of e^(sim(z, z_q) / T))), where sim is the cosine. z is the representation under the current parameters,
+    z_glob under the received ones, and z_q under the q-th earlier ones. z_glob and z_q are computed without gradient
+    and without dropout.
 
     Args:
-        backbone: gives representations.
+        backbone: the model that computes representations.
         temperature: T.
     """
 
     def __init__(self, backbone: Backbone, temperature: float):
         self._backbone = backbone
         self._temperature = temperature
-        self._fixed: tuple[int, Batch, list[Tensor]] | None = None  # round, batch, z_glob and z_q
+        self._fixed: tuple[int, Batch, list[Tensor]] | None = None  # round, batch, z_glob and all z_q
 
     def loss(self, step: Step, earlier: Sequence[Parameters], received: Parameters | None = None) -> Tensor:
-        """[S] of a step's clients.
+        """Return the contrastive loss of each client in a step.
 
         Args:
-            step: of the round's clients, or some of them.
-            earlier: at least one, each [C, ...] of all clients.
-            received: [C, ...] of all clients, where the step's are not what the server sent.
+            step: the local step, of all clients of the round or some of them.
+            earlier: one or more earlier models, each [C, ...] by name for all clients.
+            received: [C, ...] by name for all clients, the parameters that give z_glob; None: those of the step.
+
+        Returns:
+            [S] float32.
         """
         of_server, *others = self._constants(step, earlier, received)
         z = self._backbone.representation(step.output, step.batch)
@@ -46,7 +50,7 @@ class Contrast:
         return (step.batch.client_mean @ contrast).squeeze(1)
 
     def _constants(self, step: Step, earlier: Sequence[Parameters], received: Parameters | None) -> list[Tensor]:
-        """z_glob and all z_q; the local epochs of a chunk of clients have them in common."""
+        """Return z_glob and all z_q, which are the same in all local epochs of the step's clients."""
         if self._fixed is None or self._fixed[0] != step.round or self._fixed[1] is not step.batch:
             rows = rows_of(step.clients)
             models = [take(received, rows) if received else step.received, *(take(own, rows) for own in earlier)]

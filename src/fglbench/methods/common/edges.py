@@ -10,11 +10,14 @@ from fglbench.partition.ratios import TEST, VAL
 
 
 def with_more_edges(federation: Federation, edges: sp.csr_matrix) -> Federation:
-    """The client graphs with further edges; under the inductive setting those that are scored have them as well.
+    """Add edges to the client graphs, and to the `evaluated` graphs of the inductive setting.
 
     Args:
-        federation: the graphs of training.
-        edges: [N, N] symmetric weights, added to those that are there.
+        federation: the training graphs.
+        edges: [N, N] symmetric CSR weights, added to the weights of the adjacency.
+
+    Returns:
+        A federation with these edges, without propagated features.
     """
     joined, whole = _joined(federation, edges), federation.evaluated
     if whole is None:

@@ -1,4 +1,4 @@
-"""The neighbour generator of FedSage+: what clients learn it from, the generator itself, and its phase of training."""
+"""The neighbour generator of FedSage+: its training data, its model, its objective and its messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,21 +28,31 @@ from fglbench.tasks.base import Objective
 
 
 class Hidden:
-    """What S clients know about the nodes that they hide from themselves: the batch that the generator learns from.
+    """Batch that the generator learns from: the impaired graphs of S clients, and their hidden nodes.
 
-    A node gets as many vectors as it has hidden neighbours, at most `neighbours`; M in all.
+    Every node that stays has one vector for each hidden neighbour, at most `neighbours`; there are M vectors in all.
+
+    Args:
+        federation: the graphs of these clients alone.
+        clients: [S] int64 ids.
+        neighbours: most vectors of a node.
+        share: fraction of its nodes that a client hides.
+        seed: of the cell.
+        device: of the tensors.
 
     Attributes:
-        clients: [S] their ids.
-        federation: the n nodes that stay, the batch's targets.
-        target_ptr: [S + 1] their boundaries by client.
+        clients: [S] int64 ids.
+        federation: the impaired graphs, of the n nodes that stay.
+        targets: [n] int64 rows of these nodes, which are all rows of the impaired graphs.
+        target_ptr: [S + 1] boundaries of the targets by client.
         labels: [n] int64.
-        missing: [n] float32 hidden neighbours.
-        owners: [M] the node of each vector.
-        slots: [M] which of its node's vectors it is.
+        missing: [n] float32 number of hidden neighbours.
+        owners: [M] int64 row of the node that each vector belongs to.
+        slots: [M] int64 number of each vector among those of its node.
         vector_ptr: [S + 1] boundaries of the vectors by client.
-        client_mean, vector_mean: [S, n] and [S, M] sums over a client's nodes and vectors, divided by its nodes.
-        own: what the encoder reads of the nodes that stay.
+        client_mean, vector_mean: [S, n] and [S, M] operators that sum over a client's nodes and vectors, both divided
+            by the number of its nodes.
+        own: the encoder's batch, of the nodes that stay.
     """
 
     def __init__(
@@ -70,7 +80,8 @@ class Hidden:
         )
         self._features = federation.features
         lost = impaired.lost[self.owners].tocsc()
-        self._near = []  # of each client: its hidden rows, what is looked up there, and which vectors may match which
+        # For each client: rows of its hidden neighbours, their features, and the rows that each vector may match.
+        self._near = []
         for (first, last), (start, stop) in zip(pairwise(self.vector_ptr), pairwise(federation.ptr), strict=True):
             rows = start + np.flatnonzero(np.diff(lost.indptr[start : stop + 1]))
             allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
@@ -84,18 +95,33 @@ class Hidden:
         self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
         self._places = torch.from_numpy(places).to(device)
         own = cast(Tensor | SparseOperator, self._batch.features[0])
-        self._features_of_own: Tensor | PartlyDenseRows = (  # the dense rows are the vectors, other ones in every step
+        self._features_of_own: Tensor | PartlyDenseRows = (  # the vectors, which every step changes, are dense rows
             own
             if isinstance(own, Tensor)
             else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._batch.feature_ptr)
         )
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
-        """Representations are those of the nodes that stay."""
+        """Return the representations of the targets, which are all rows.
+
+        Args:
+            x: [n, width] representations.
+            level: not used.
+
+        Returns:
+            `x` itself.
+        """
         return x
 
     def nearest(self, vectors: Tensor) -> Tensor:
-        """[M, num_features]: the hidden neighbour of its node that is closest to each vector."""
+        """Return the features of the hidden neighbour that is closest to each vector, among those of the vector's node.
+
+        Args:
+            vectors: [M, num_features] float32.
+
+        Returns:
+            [M, num_features] float32.
+        """
         chosen = np.zeros(len(self.owners), dtype=np.int64)
         for (first, last), (rows, candidates, allowed) in zip(pairwise(self.vector_ptr), self._near, strict=True):
             if first < last:
@@ -104,18 +130,29 @@ class Hidden:
         return dense_rows(self._features[chosen], vectors.device)
 
     def mended_batch(self, vectors: Tensor) -> PropagationBatch:
-        """The training nodes of the impaired graphs, mended with [M, num_features] vectors."""
+        """Return the classifier's batch: the training nodes on the impaired graphs, mended with vectors.
+
+        Args:
+            vectors: [M, num_features] float32, features of the neighbours to add.
+
+        Returns:
+            A batch whose targets are the training nodes of these clients that stay.
+        """
         own, placed = self._features_of_own, vectors[self._vectors]
         x = own.index_copy(0, self._places, placed) if isinstance(own, Tensor) else replace(own, dense=placed)
         return replace(self._batch, features=[x])
 
 
 def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The node of each vector, and its number among that node's: [counts.sum()] both, by client, number and node.
+    """Return the node of each vector, and the number of the vector among those of its node.
 
     Args:
         counts: [n] vectors of each node.
         ptr: [S + 1] boundaries of the nodes by client.
+
+    Returns:
+        Two arrays [counts.sum()] int64, the rows of the nodes and the 0-based numbers, sorted by client, number and
+        node.
     """
     owners = np.repeat(np.arange(len(counts)), counts)
     slots = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -125,7 +162,7 @@ def vectors_of(counts: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @dataclass(frozen=True, kw_only=True)
 class Guesses(Output):
-    """What the generator gives beside representations of the nodes that stay.
+    """Output of the generator, with the representations of the nodes that stay.
 
     Attributes:
         degrees: [n] predicted numbers of missing neighbours.
@@ -137,11 +174,11 @@ class Guesses(Output):
 
 
 class Generator(Backbone):
-    """Encoder, degree head, feature head and classifier; every client draws its noise from a stream of its own.
+    """Encoder, degree head, feature head and classifier; the noise of every client has its own random stream.
 
     Args:
         settings: of FedSage+.
-        federation: the graphs of training.
+        federation: the training graphs.
         seed: of the cell.
         device: of the training.
     """
@@ -166,7 +203,7 @@ class Generator(Backbone):
             "head": linear_layers(generator, layers),
             "classifier": self._classifier.initial(generator),
         }
-        # A layer for each of a node's vectors, so that only those asked for are computed.
+        # Each of a node's vectors has its own layer, so that only the requested vectors are computed.
         start["head"]["2.weight"] = start["head"]["2.weight"].view(width, *self._shape).transpose(0, 1).contiguous()
         start["head"]["2.bias"] = start["head"]["2.bias"].view(self._shape)
         return {f"{part}.{name}": tensor for part, own in start.items() for name, tensor in own.items()}
@@ -180,8 +217,7 @@ class Generator(Backbone):
         draw_neighbours: Any = None,
         device: torch.device | str = "cpu",
     ) -> Hidden:
-        """What clients hide from themselves, which is the same in every round."""
-        key = tuple(clients.tolist())
+        key = tuple(clients.tolist())  # a client hides the same nodes in every round
         if key not in self._hidden:
             own = some_clients(federation, clients)
             shares = self._own.neighbours, self._own.hidden_share
@@ -195,11 +231,28 @@ class Generator(Backbone):
         return Guesses(z, z, degrees=degrees, vectors=vectors)
 
     def classes(self, parameters: Parameters, mended: PropagationBatch) -> Tensor:
-        """[train nodes, classes] logits on the graphs that the vectors mend."""
+        """Return the classifier's logits on the mended graphs.
+
+        Args:
+            parameters: [S, ...] by name, of the generator.
+            mended: batch that `Hidden.mended_batch` returned.
+
+        Returns:
+            [training nodes, classes] float32 logits.
+        """
         return self._classifier.forward(_part(parameters, "classifier"), mended, no_dropout).logits
 
     def degrees(self, parameters: Parameters, z: Tensor, ptr: list[int]) -> Tensor:
-        """[n] predicted numbers of missing neighbours; below 0 means none."""
+        """Return the predicted numbers of missing neighbours.
+
+        Args:
+            parameters: [S, ...] by name, of the generator.
+            z: [n, width] representations.
+            ptr: [S + 1] boundaries of the nodes by client.
+
+        Returns:
+            [n] float32; a negative value means no missing neighbour.
+        """
         return _layer(parameters, 0, z, ptr).squeeze(1)
 
     def vectors(
@@ -211,14 +264,17 @@ class Generator(Backbone):
         slots: np.ndarray,
         clients: np.ndarray,
     ) -> Tensor:
-        """[M, num_features] generated neighbours: of a node's vectors, all from one draw of noise, those asked for.
+        """Return the requested generated neighbours; one draw of noise serves all vectors of a node.
 
         Args:
-            parameters: of S clients.
+            parameters: [S, ...] by name, of the generator.
             z: [n, width] representations.
-            ptr: their boundaries by client.
-            owners, slots: [M] the node of each vector and its number, in the order of `vectors_of`.
-            clients: [S] ids.
+            ptr: [S + 1] boundaries of the nodes by client.
+            owners, slots: [M] row of the node of each vector and number of the vector, in the order of `vectors_of`.
+            clients: [S] int64 ids.
+
+        Returns:
+            [M, num_features] float32 in [-1, 1].
         """
         nodes, node_of = np.unique(owners, return_inverse=True)
         own_ptr = np.searchsorted(nodes, ptr).tolist()
@@ -239,13 +295,17 @@ class Generator(Backbone):
     def generate(
         self, parameters: Parameters, federation: Federation, clients: np.ndarray, learned: np.ndarray
     ) -> tuple[np.ndarray, Callable[[], np.ndarray]]:
-        """The owner [G] of each generated neighbour, by client, and what makes their features [G, num_features].
+        """Predict the number of missing neighbours of each node, and return a function that generates them.
 
         Args:
-            parameters: of S clients.
-            federation: their graphs alone.
-            clients: [S] ids.
+            parameters: [S, ...] by name, of the generator.
+            federation: the graphs of these clients alone.
+            clients: [S] int64 ids.
             learned: [S] bool, clients that had a node to learn from; the others get no neighbour.
+
+        Returns:
+            The row [G] int64 of the node that each generated neighbour belongs to, client by client, and a function
+            that generates their features [G, num_features] float32.
         """
         ptr = federation.ptr.tolist()
         batch = propagation_batch(federation, MEAN, np.arange(len(clients)), 1, 1, device=self.device)
@@ -261,14 +321,14 @@ class Generator(Backbone):
 
 
 class Recovery(Objective):
-    """How well a generator recovers what clients hide: degrees (smooth L1), features and classes.
+    """Loss of the generator: how well it recovers the degrees (smooth L1), features and classes that clients hide.
 
-    In the federated epochs the vectors are also pulled to the closest node of every other client.
+    In the federated epochs vectors are also pulled towards the closest node of every other client.
 
     Args:
-        settings: of FedSage+, the weights of the terms.
-        generator: what learns.
-        federation: the graphs of training.
+        settings: of FedSage+, with the weights of the terms.
+        generator: the model that is trained.
+        federation: the training graphs.
     """
 
     def __init__(self, settings: Any, generator: Generator, federation: Federation):
@@ -296,14 +356,26 @@ class Recovery(Objective):
 
 
 def is_federated(settings: Any, federation: Federation, epoch: int) -> bool:
-    """Whether clients exchange anything in an epoch of the generator."""
+    """Return whether clients exchange messages in an epoch of the generator.
+
+    Args:
+        settings: of FedSage+.
+        federation: the training graphs.
+        epoch: 0-based epoch of the generator.
+
+    Returns:
+        True in the federated epochs, if several clients have nodes and `cross_weight` is above 0.
+    """
     several = np.count_nonzero(np.diff(federation.ptr)) > 1
     return bool(several and settings.cross_weight > 0 and epoch >= settings.epochs)
 
 
 class Exchange(base.Method):
-    """What clients send while they learn the generator: in the federated epochs each shows, through the server, noisy
-    representations of its nodes and its feature head to all others, and receives their gradients."""
+    """Messages of the clients while they learn the generator.
+
+    In the federated epochs each client shows noisy representations of its nodes and its feature head to all others,
+    through the server, and receives their gradients.
+    """
 
     backbone: Generator
 
@@ -318,12 +390,12 @@ class Exchange(base.Method):
         return {"shown": torch.cat(shown)} if shown else {}
 
     def _as_large(self, number: int, clients: np.ndarray) -> list[Tensor]:
-        """Tensors as large as what each client shows to every other one; without values, which stay where they are."""
+        """Return tensors without values, as large as what each client shows to all clients, to count the bytes."""
         if not is_federated(self.settings, self.federation, number):
             return []
         batch = self.backbone.batch(self.federation, clients)
         width, size = self.settings.width, self.settings.neighbours * self.federation.num_features
-        head = width * width + width + width * size + size  # the layers from noise to features
+        head = width * width + width + width * size + size  # the two layers that map noisy representations to features
         nodes = [len(np.unique(batch.owners[first:last])) for first, last in pairwise(batch.vector_ptr)]
         each = [(own * width + head) * self.federation.num_clients if own else 0 for own in nodes]
         return [torch.empty(values, device="meta") for values in each]
@@ -339,5 +411,6 @@ def _layer(parameters: Parameters, number: int, x: Tensor, ptr: list[int]) -> Te
 
 
 def _distance(vectors: Tensor, others: Tensor) -> Tensor:
-    """[M, 1] squared distances; two passes over the vectors forward and one back, half as many as of a difference."""
+    """Return the squared distances, [M, 1]."""
+    # This reads the vectors twice forward and once backward, half as often as the square of a difference.
     return mse_loss(vectors, others, reduction="none").sum(1, keepdim=True)

@@ -5,11 +5,14 @@ import scipy.sparse as sp
 
 
 def mean_of_holders(node_of: np.ndarray, weights: np.ndarray) -> sp.csr_matrix:
-    """[rows, rows] CSR float32: each row's weighted mean over all rows of the same node.
+    """Return the operator that averages over all rows of the same node.
 
     Args:
-        node_of: [rows] int64 the node of each row.
-        weights: [rows] float32, positive.
+        node_of: [rows] int64 node of each row.
+        weights: [rows] float32 positive weight of each row in the mean.
+
+    Returns:
+        [rows, rows] float32 CSR; its product with values gives each row the weighted mean of its node.
     """
     rows = np.arange(len(node_of))
     holders = sp.csr_matrix((np.ones(len(rows)), (rows, node_of)))

@@ -1,4 +1,4 @@
-"""What several methods keep of local training: every client's mean gradient."""
+"""The mean local gradient of every client, which several methods use."""
 
 import numpy as np
 import torch
@@ -10,11 +10,11 @@ from fglbench.federation.step import Step
 class MeanGradients:
     """The mean of the gradients of each client's local steps in a round, weight decay included.
 
-    After steps of plain SGD it is (theta received - theta trained) / (K lr), K the number of steps, if the gradients
-    are those that the optimiser was given; unlike this quotient it means the same under any optimiser.
+    After steps of plain SGD it is (theta received - theta trained) / (K lr), where K is the number of steps, if these
+    gradients are those that the optimiser was given. Unlike this quotient, it means the same under any optimiser.
 
     Args:
-        clients: of the federation.
+        clients: number of clients of the federation.
     """
 
     def __init__(self, clients: int):
@@ -22,7 +22,13 @@ class MeanGradients:
         self._steps = np.zeros(clients, dtype=np.float32)
 
     def add(self, step: Step, gradients: Parameters, names: list[str]) -> None:
-        """Adds the named gradients [S, ...] of one step."""
+        """Add the gradients of one step.
+
+        Args:
+            step: the local step.
+            gradients: [S, ...] by name.
+            names: of the parameters to sum up.
+        """
         if not self._sums:
             self._sums = {
                 name: gradients[name].new_zeros(len(self._steps), *gradients[name].shape[1:]) for name in names
@@ -35,7 +41,14 @@ class MeanGradients:
         self._steps[step.clients] += 1
 
     def take(self, clients: np.ndarray) -> Parameters:
-        """The means [S, ...] of the clients that trained, in their order; then forgets all steps."""
+        """Return the means of some clients, and forget the steps of all clients.
+
+        Args:
+            clients: [S] int64, ascending ids of the clients that trained.
+
+        Returns:
+            [S, ...] float32 by name.
+        """
         means = {}
         for name, total in self._sums.items():
             steps = torch.from_numpy(self._steps[clients]).to(total.device)

@@ -1,4 +1,4 @@
-"""Client graphs from which nodes are hidden, and client graphs to which neighbours are added (FedSage+)."""
+"""Client graphs with hidden nodes, and client graphs with added neighbours (FedSage+)."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from fglbench.seeding import numpy_stream
 from fglbench.settings import Propagation
 
 MEAN = Propagation(r=0.0, self_loops=False, hops=1, combine="each")
-"""The mean over neighbours, as GraphSAGE reads it."""
+"""The mean over neighbours, which GraphSAGE needs."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class Impaired:
     """Client graphs without their hidden nodes.
 
     Attributes:
-        federation: the n nodes that stay.
-        lost: [n, N] float32 CSR, ones for the hidden neighbours of each; columns are rows of the whole federation.
+        federation: the impaired graphs, of the n nodes that stay.
+        lost: [n, N] float32 CSR, with an entry for each hidden neighbour of each node; columns are rows of the whole
+            federation.
     """
 
     federation: Federation
@@ -29,23 +30,35 @@ class Impaired:
 
     @property
     def missing(self) -> np.ndarray:
-        """[n] int64: hidden neighbours of each node that stays."""
+        """[n] int64 number of hidden neighbours of each node that stays."""
         return np.diff(self.lost.indptr).astype(np.int64)
 
 
 def some_clients(federation: Federation, clients: np.ndarray) -> Federation:
-    """The graphs of some clients by themselves."""
+    """Return the graphs of some clients.
+
+    Args:
+        federation: of all clients.
+        clients: [S] int64 ids.
+
+    Returns:
+        A federation of these clients, in this order.
+    """
     ptr = np.concatenate([[0], np.cumsum(np.diff(federation.ptr)[clients])])
     return _chosen(federation, federation.rows_of(clients), ptr)
 
 
 def impair(federation: Federation, share: float, seed: int, clients: np.ndarray) -> Impaired:
-    """Hides that share of every client's nodes, rounded down, but never all of them.
+    """Hide a share of every client's nodes, rounded down, but never all of them.
 
     Args:
-        federation: of these clients.
+        federation: the graphs of these clients.
         share: in [0, 1].
-        seed, clients: of the cell, and the clients' ids; every client draws from a stream of its own.
+        seed: of the cell.
+        clients: [S] int64 ids; every client draws from its own random stream.
+
+    Returns:
+        The graphs of the nodes that stay, and their hidden neighbours.
     """
     hidden = np.zeros(len(federation.labels), dtype=bool)
     for client, start, stop in zip(clients, federation.ptr, federation.ptr[1:], strict=False):
@@ -62,17 +75,19 @@ def impair(federation: Federation, share: float, seed: int, clients: np.ndarray)
 def mend(
     federation: Federation, owners: np.ndarray, features: np.ndarray | None, *, ahead: bool = False
 ) -> tuple[Federation, np.ndarray]:
-    """Adds neighbours, each with one edge to its owner; a client's are placed behind its own nodes.
+    """Add neighbours to client graphs, each with one edge to its owner.
+
+    The neighbours that a client gets follow its own nodes.
 
     Args:
         federation: the graphs to add to.
-        owners: [G] rows of the federation, those of a client beside each other and the clients in their order.
+        owners: [G] int64 row of each neighbour's owner, client by client.
         features: [G, num_features] float32; None leaves the added rows zero.
-        ahead: whether features that are dense, or some of them, are to be propagated here, once.
+        ahead: whether to propagate the features here, once, if they are dense or partly dense.
 
     Returns:
-        The mended federation, whose added rows have neither label nor role and are not `original`; its `evaluated` is
-        as it was. And the positions [G] of the added rows.
+        The mended federation and the positions [G] int64 of the added rows. These rows have no label and no role, and
+        are not among `original`. `evaluated` is unchanged.
     """
     client = np.searchsorted(federation.ptr, owners, side="right") - 1
     before = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=federation.num_clients))])
@@ -111,7 +126,7 @@ def mend(
 
 
 def _spread(features: np.ndarray | sp.csr_matrix, rows: np.ndarray, size: int) -> np.ndarray | sp.csr_matrix:
-    """[size, num_features] with the features in these ascending rows, and zeros in the others."""
+    """Return [size, num_features] with the features in these ascending rows, and zeros in the others."""
     if isinstance(features, np.ndarray):
         spread = np.zeros((size, features.shape[1]), dtype=np.float32)
         spread[rows] = features

@@ -1,4 +1,4 @@
-"""Nearest rows of features, in groups: what the vectors of FedSage+'s generator are drawn to."""
+"""Nearest feature rows of groups, towards which FedSage+ pulls generated neighbours."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,23 +12,23 @@ from fglbench.federation.features import dense_rows
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import SparseOperator
 
-_BLOCK = {"cpu": 2**18, "cuda": 2**26}  # distances held at once: what a core's cache holds; 256 MB
-_FEWEST = 64  # vectors in a block; with fewer the sparse product is slow
+_BLOCK = {"cpu": 2**18, "cuda": 2**26}  # distances held at once: they fit a core's cache; 256 MB on a GPU
+_FEWEST = 64  # least vectors in a block, because the sparse product is slow with fewer
 
 
 class Candidates:
-    """Groups of feature rows, to look up the nearest one of each in.
+    """Groups of feature rows in which to look up the nearest row to a vector.
 
     Args:
-        features: [rows, num_features] dense or CSR.
-        ptr: boundaries of the groups, none empty.
-        device: where the products run.
+        features: [rows, num_features] float32, dense or CSR.
+        ptr: boundaries of the groups, none of which is empty.
+        device: where the products are computed.
     """
 
     def __init__(
         self, features: np.ndarray | sp.csr_matrix, ptr: Sequence[int] | np.ndarray, device: torch.device | str
     ):
-        self._groups: list[tuple[int, SparseOperator | Tensor, Tensor]] = []  # first row, rows, half their squares
+        self._groups: list[tuple[int, SparseOperator | Tensor, Tensor]] = []  # first row, rows, half of their squares
         self._block = _BLOCK[torch.device(device).type]
         for start, stop in pairwise(ptr):
             own = features[start:stop]
@@ -42,12 +42,15 @@ class Candidates:
             self._groups.append((int(start), rows, half))
 
     def nearest(self, vectors: Tensor, allowed: Tensor | None = None, without: int | None = None) -> np.ndarray:
-        """[M, groups] int64: the row of each group with the least squared distance to a vector.
+        """Return the row of each group that has the least squared distance to each vector.
 
         Args:
-            vectors: [M, num_features].
-            allowed: [M, rows] bool, of a single group; None allows all.
-            without: a group to leave out.
+            vectors: [M, num_features] float32.
+            allowed: [M, rows] bool, the rows that each vector may match, for a single group; None allows all.
+            without: number of a group to leave out; None: none.
+
+        Returns:
+            [M, groups] int64 rows of the features.
         """
         groups = [group for number, group in enumerate(self._groups) if number != without]
         found = np.empty((len(vectors), len(groups)), dtype=np.int64)
@@ -56,7 +59,8 @@ class Candidates:
             block = slice(first, first + size)
             columns = vectors[block].T.contiguous()
             for number, (start, rows, half) in enumerate(groups):
-                distance = half - rows @ columns  # less the vectors' own squares, and halved
+                # Half the squared distance, less a term of the vector alone that does not change the nearest row.
+                distance = half - rows @ columns
                 if allowed is not None:
                     distance = distance.masked_fill(~allowed[block].T, torch.inf)
                 found[block, number] = start + distance.argmin(0).cpu().numpy()
@@ -64,15 +68,18 @@ class Candidates:
 
 
 def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, clients: np.ndarray) -> Tensor:
-    """[M, num_features]: the mean over all other clients of their node closest to each vector.
+    """Return, for each vector, the mean over all other clients of the features of their closest node.
 
-    The squared distances to these nodes have the same gradient, in the mean, as that to their mean.
+    The mean of the squared distances to these nodes has the same gradient as the squared distance to their mean.
 
     Args:
-        everyone: the features of all clients that have nodes, each a group.
-        federation: all clients, at least two of them with nodes.
-        vectors: [M, num_features].
-        clients: [M] whose each vector is, ascending.
+        everyone: the features of all clients that have nodes, one group for each client.
+        federation: all clients; at least two have nodes.
+        vectors: [M, num_features] float32.
+        clients: [M] int64 ascending, the client of each vector.
+
+    Returns:
+        [M, num_features] float32.
     """
     present = np.flatnonzero(np.diff(federation.ptr))
     chosen = [np.empty(0, dtype=np.int64)]

@@ -1,4 +1,4 @@
-"""Phases: stretches of rounds, each under a loss of its own, and the rules by which clients leave them early."""
+"""Phases: sequences of rounds, each with its own loss, and the rules by which clients leave them early."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,31 +19,35 @@ if TYPE_CHECKING:
 
 Losses: TypeAlias = Callable[[Parameters], Tensor]
 LocalStep: TypeAlias = Callable[[Losses, Parameters], Parameters]
-"""Gives, for a loss [S] of stacked parameters and these, the direction of the optimiser's step."""
+"""Returns the direction of the optimiser's step, from a loss [S] of stacked parameters and from these parameters."""
 
 
 class StopRule(ABC):
-    """Says after every round which clients have had enough of a phase."""
+    """Rule that decides after every round which clients leave a phase."""
 
     @abstractmethod
     def stops(self, losses: np.ndarray, validation: np.ndarray) -> np.ndarray:
-        """[C] bool: the clients that leave after this round.
+        """Return the clients that leave after this round.
 
         Args:
-            losses: [C] of the clients' last local epoch; nan where one did not train.
-            validation: [C] its validation score; nan where it has no such targets or the phase is not scored.
+            losses: [C] loss of each client in its last local epoch; nan for clients that did not train.
+            validation: [C] validation scores; nan for clients without validation targets, or if the phase is not
+                scored.
+
+        Returns:
+            [C] bool.
         """
 
 
 class Settled(StopRule):
-    """A client leaves when its loss changes by less than alpha from one of its rounds to the next (Fed-GALA, 4.2).
+    """Rule by which a client leaves when its loss changes by less than alpha between two of its rounds (Fed-GALA, 4.2).
 
     Args:
-        clients: of the federation.
+        clients: number of clients of the federation.
         alpha: the threshold.
 
     Attributes:
-        rounds: seen so far.
+        rounds: number of rounds so far.
     """
 
     def __init__(self, clients: int, alpha: float):
@@ -60,11 +64,11 @@ class Settled(StopRule):
 
 
 class Patience(StopRule):
-    """A client leaves when its validation score has not risen for so many rounds.
+    """Rule by which a client leaves when its validation score has not risen for some rounds.
 
     Args:
-        clients: of the federation.
-        rounds: at least 1.
+        clients: number of clients of the federation.
+        rounds: number of these rounds, at least 1.
     """
 
     def __init__(self, clients: int, rounds: int):
@@ -81,23 +85,25 @@ class Patience(StopRule):
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of rounds. What is None is the cell's own.
+    """A sequence of rounds. Where an attribute is None, the phase uses that of the cell.
 
     Attributes:
-        name: as the history calls it.
-        rounds: at most so many; the phase ends earlier when all its clients have left.
-        objective: gives what local training minimises on the phase's graphs.
-        schedule: local optimiser, epochs and participation. Batches and noise are the cell's, unless the phase has a
-            backbone of its own.
-        clients: [C] bool, who takes part.
-        stop_rule: who leaves after a round.
-        leavers_count: whether the last parameters of clients that left go on counting in the aggregation.
-        leavers_return: whether clients that left go on, after the phase, from what the server last sent to the others.
-        local_step: another inner step than one of the optimiser along the gradient of the loss.
-        chunk_clients: clients trained at once, where they are fewer than the cell's.
-        backbone: another model, which starts anew and whose parameters end with the phase; its rounds are not scored.
-        method: whose hooks this model's rounds call; with `backbone` alone.
-        initialisation: name of the random stream of this model's start.
+        name: of the phase in the history.
+        rounds: most rounds; the phase ends earlier when all its clients have left.
+        objective: makes the objective of local training from the phase's graphs.
+        schedule: local optimiser, epochs and participation. Batches and noise must be the cell's, unless the phase has
+            its own backbone.
+        clients: [C] bool, the clients that take part; None: all.
+        stop_rule: decides who leaves after a round; None: no client leaves.
+        leavers_count: whether the last parameters of clients that left still count in the aggregation.
+        leavers_return: whether clients that left continue, after the phase, from the parameters that the server last
+            sent to the others.
+        local_step: gives the direction of the optimiser's step; None: the gradient of the loss.
+        chunk_clients: clients trained at once, if fewer than the cell's.
+        backbone: another model, which is initialised for the phase and whose parameters end with it; its rounds are not
+            scored.
+        method: whose hooks the rounds of this model call; only together with `backbone`.
+        initialisation: name of the random stream that initialises this model.
     """
 
     name: str
@@ -116,13 +122,17 @@ class Phase:
 
 
 def training_phase(schedule: Schedule, clients: int, rounds: int | None = None) -> Phase:
-    """The stretch in which clients train to the cell's own end. With a `tolerance` those that have converged leave it,
-    and their last parameters go on counting.
+    """Return the phase in which clients train for the cell's own task.
+
+    If the schedule has a `tolerance`, clients that have converged leave, and their last parameters still count.
 
     Args:
         schedule: of the cell.
-        clients: of the federation.
-        rounds: of the phase; None: all of the schedule.
+        clients: number of clients of the federation.
+        rounds: of the phase; None: all rounds of the schedule.
+
+    Returns:
+        The phase "train".
     """
     rounds = schedule.rounds if rounds is None else rounds
     if schedule.tolerance is None:

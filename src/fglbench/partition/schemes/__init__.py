@@ -1,1 +1,1 @@
-"""Partition schemes: how nodes are given to clients, one file each."""
+"""Partition schemes, which assign nodes to clients; one file each."""

@@ -23,10 +23,19 @@ class Settings(ComponentSettings):
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Draws until every client has `min_nodes`; nodes without a label are dealt evenly.
+    """Draw repeatedly until every client has `min_nodes` nodes; nodes without a label are distributed evenly.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: draws the proportions and the nodes.
+        settings: alpha, minimum and number of draws.
+
+    Returns:
+        The first accepted draw, with a note on the number of draws.
 
     Raises:
-        PartitionError: no draw was good; names alpha, the minimum asked and the best minimum reached.
+        PartitionError: no draw was accepted, with alpha and the best minimum reached; or the graph has too few nodes.
     """
     if settings.min_nodes * clients > graph.num_nodes:
         raise PartitionError(
@@ -51,7 +60,7 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
 
 def _draw(labels: np.ndarray, clients: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
-    """One draw: [num_nodes] int64 client of each node."""
+    """Draw the client of each node once: [num_nodes] int64."""
     membership = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         nodes = rng.permutation(np.flatnonzero(labels == label))

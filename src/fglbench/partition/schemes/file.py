@@ -1,8 +1,9 @@
-"""The clients of a file: of a partition that was published, made elsewhere, or written by `fglbench export`.
+"""Clients read from a partition file: published, made by other software, or written by `fglbench export`.
 
-The file is npz, csv or json. It holds the node ids of each client and, if wanted, their roles (for `split.kind: file`),
-which of them are copies, and what is held out; docs/partitions.md gives the layouts. Ask for as many clients as it has.
-A cell's identity holds the hash of the file's content; where the file lies is no part of it.
+The file is npz, csv or json. It contains the node ids of each client. Optionally it contains the roles of nodes (for
+`split.kind: file`), the nodes that are copies, and held-out nodes and clients; docs/partitions.md describes the
+formats. The number of clients must be the file's. The identity of a cell contains the hash of the file's content, not
+its path.
 """
 
 from pathlib import Path
@@ -27,10 +28,20 @@ class Settings(ComponentSettings):
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Gives every client the nodes that the file names.
+    """Give every client the nodes that the file lists for it.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: not used.
+        settings: path and checksum of the file.
+
+    Returns:
+        The assignment, with copies, roles and held-out nodes if the file has them.
 
     Raises:
-        PartitionError: the file cannot be read or is another one, or it is of another number of clients or nodes.
+        PartitionError: the file is unreadable or has another checksum, or its number of clients or its node ids do not
+            fit.
     """
     path = Path(settings.path)
     stored = read_partition(path)

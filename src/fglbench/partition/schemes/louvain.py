@@ -1,7 +1,8 @@
-"""Louvain communities, cut to at most n / clients nodes and dealt so that clients have nearly equal sizes.
+"""Louvain communities, cut to at most n / clients nodes and assigned so that clients have nearly equal sizes.
 
-Cutting and dealing as in FedGTA (Li et al., VLDB 2023): communities longer than n / clients are cut, then dealt to
-clients, largest first. `partition/communities.py` says which library finds them; the card names the one used.
+Cutting and assignment as in FedGTA (Li et al., VLDB 2023): communities with more than n / clients nodes are cut; then
+the pieces are assigned to clients, largest first. `partition/communities.py` selects the library that finds the
+communities, and the partition card names it.
 """
 
 import heapq
@@ -21,10 +22,19 @@ class Settings(CommunitySettings):
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Finds communities, cuts and deals them.
+    """Find communities, cut them and assign the pieces to clients.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: draws the seed of the search.
+        settings: resolution, and the limits that select the library.
+
+    Returns:
+        The assignment, with a note on the library and the number of pieces.
 
     Raises:
-        PartitionError: the search crashed or was not done in time.
+        PartitionError: the search crashed or exceeded the time limit.
     """
     found, note = communities(graph, rng, settings)
     limit = graph.num_nodes // clients
@@ -33,17 +43,30 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
 
 def cut(membership: np.ndarray, limit: int) -> list[np.ndarray]:
-    """Cuts each community, in ascending node ids, into pieces of `limit` nodes and a rest.
+    """Cut each community, in ascending order of node ids, into pieces of `limit` nodes and a rest.
+
+    Args:
+        membership: [num_nodes] int64, the community of each node.
+        limit: largest number of nodes in a piece.
 
     Returns:
-        the pieces, longest first, then by lowest node id; at least `clients` many where limit = n // clients.
+        Node ids of the pieces, largest piece first, then by lowest node id; at least `clients` pieces if the
+        limit is n // clients.
     """
     whole = nodes_of(membership)
     return largest_first([nodes[at : at + limit] for nodes in whole for at in range(0, len(nodes), limit)])
 
 
 def deal(pieces: list[np.ndarray], clients: int) -> list[np.ndarray]:
-    """Gives each piece, in the order given, to the client that has the fewest nodes (the first of them)."""
+    """Give each piece, in the given order, to the client with the fewest nodes (the first of equal ones).
+
+    Args:
+        pieces: int64 node ids of each piece; at least as many pieces as clients.
+        clients: number of clients.
+
+    Returns:
+        For each client its ascending node ids, int64.
+    """
     hands: list[list[np.ndarray]] = [[] for _ in range(clients)]
     heap = [(0, client) for client in range(clients)]
     for piece in pieces:

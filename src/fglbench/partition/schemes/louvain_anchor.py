@@ -1,15 +1,15 @@
-"""Louvain communities dealt in turn, and a copy of every neighbour across a cut (Fed-GALA, section 4.1.1).
+"""Louvain communities assigned in turn, with copies of neighbours across cut edges (Fed-GALA, section 4.1.1).
 
-Communities are dealt to the clients one after another, largest first, each whole. Then a client gets a copy of every
-node of another client that one of its own nodes is joined to, so that no edge is lost. A node that several clients hold
-is an anchor.
+Whole communities are assigned to the clients one after another, largest first. Then each client gets a copy of every
+node at another client that is a neighbour of one of its own nodes, so that no edge is lost. A node that several clients
+hold is an anchor.
 
-The copies have owners, so that an edge between two copies is in neither of these clients. The text has it so ("while
-nodes are duplicated, their local graph structure is not"), but the edges of table 4.2 are those of all nodes that a
-client holds: `between_copies` keeps them, and nodes then have no owners.
+Copies have owners, and a client's graph has no edge between two copies. The text says so ("while nodes are
+duplicated, their local graph structure is not"). But the edges in table 4.2 are those between all nodes that a client
+holds: `between_copies` keeps them, and then nodes have no owners.
 
-Ties of size are broken by the lowest node id, which the thesis leaves open. `partition/communities.py` says which
-library finds the communities; the card names the one used.
+Ties of size are broken by the lowest node id, which the thesis leaves open. `partition/communities.py` selects the
+library that finds the communities, and the partition card names it.
 """
 
 import numpy as np
@@ -25,16 +25,25 @@ OVERLAPS = True
 
 
 class Settings(CommunitySettings):
-    """Settings of Louvain, and of the copies."""
+    """Settings of Louvain and of the copies."""
 
     between_copies: bool = Field(False, description="Keep the edges between two copies; nodes then have no owners.")
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Finds communities, deals them and copies the neighbours across cuts.
+    """Find communities, assign them and copy the neighbours across cut edges.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: draws the seed of the search.
+        settings: of Louvain, and whether to keep edges between copies.
+
+    Returns:
+        The assignment, without owners if `between_copies`, and with the number of communities of each client.
 
     Raises:
-        PartitionError: there are fewer communities than clients, or the search crashed or was not done in time.
+        PartitionError: there are fewer communities than clients, or the search crashed or exceeded the time limit.
     """
     found, note = communities(graph, rng, settings)
     dealt = largest_first(nodes_of(found))
@@ -53,15 +62,15 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
 
 def with_neighbours(graph: Graph, owner: np.ndarray, clients: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The nodes that each client owns and copies of their neighbours at other clients.
+    """Return the nodes that each client owns, with copies of their neighbours at other clients.
 
     Args:
         graph: the whole graph.
-        owner: [num_nodes] int64 client of each node.
+        owner: [num_nodes] int64, the client of each node.
         clients: number of clients.
 
     Returns:
-        Per client its nodes, ascending int64, and which of them are copies, bool.
+        For each client its nodes, ascending int64; and for each client which of them are copies, bool.
     """
     nodes = np.arange(graph.num_nodes)
     source, target = graph.edges

@@ -1,7 +1,7 @@
 """METIS: parts of nearly equal size with few edges between them.
 
 Karypis, Kumar: A Fast and High Quality Multilevel Scheme for Partitioning Irregular Graphs, SIAM J. Sci. Comput. 1998.
-METIS may end its process on input that it does not like, so it runs in a child process.
+METIS may end its process on invalid input, so it runs in a child process.
 """
 
 import numpy as np
@@ -25,10 +25,19 @@ class Settings(ComponentSettings):
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Partitions the graph; parts that METIS leaves empty are filled from the largest one, and that is noted.
+    """Partition the graph; empty parts are filled from the largest part, and a note records it.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: draws the seed of METIS.
+        settings: the variant of METIS.
+
+    Returns:
+        The assignment, with a note for each filled part.
 
     Raises:
-        PartitionError: the graph is not canonical; METIS crashed or was not done in time.
+        PartitionError: the graph is not canonical, or METIS crashed or exceeded the time limit.
     """
     starts, adjacent = compressed(graph)
     options = {"clients": clients, "recursive": settings.recursive, "seed": int(rng.integers(1, 2**31 - 1))}
@@ -38,10 +47,17 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
 
 def compressed(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Row starts [num_nodes + 1] and neighbours [num_entries], after checking what METIS takes for granted.
+    """Convert a graph to the CSR arrays of METIS, and check the properties that METIS assumes.
+
+    Args:
+        graph: a canonical graph.
+
+    Returns:
+        Row starts [num_nodes + 1] int64 and neighbours [num_entries] int64.
 
     Raises:
-        PartitionError: ids out of range, self-loops, entries out of order or twice, or an entry without its reverse.
+        PartitionError: ids are out of range, there are self-loops, entries are unsorted or repeated, or an entry lacks
+            its reverse.
     """
     (rows, columns), nodes = graph.edges, graph.num_nodes
     problem = ""
@@ -62,13 +78,19 @@ def compressed(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fill_empty(membership: np.ndarray, edges: np.ndarray, clients: int) -> tuple[np.ndarray, list[str]]:
-    """Gives every empty part half of the largest part, namely the nodes with the fewest neighbours in that part.
+    """Give every empty part half of the nodes of the largest part.
 
-    Ties go to the lower part and the lower node id. With clients <= nodes the largest part has two nodes or more as
-    long as another is empty, so no part ends up empty.
+    These are the nodes with the fewest neighbours in the largest part. Ties go to the lower part and the lower node id.
+    With clients <= nodes, the largest part has at least two nodes while another part is empty, so no part is empty at
+    the end.
+
+    Args:
+        membership: [num_nodes] int64, the part of each node.
+        edges: [2, num_entries] int64, both directions.
+        clients: number of parts.
 
     Returns:
-        the repaired [num_nodes] membership and one note per repair.
+        The repaired membership [num_nodes] int64, and one note per repair.
     """
     membership, notes = membership.copy(), []
     for part in np.flatnonzero(np.bincount(membership, minlength=clients) == 0):

@@ -1,6 +1,6 @@
-"""The clients that a dataset comes with.
+"""The clients that the dataset itself defines.
 
-The number of clients is the dataset's own, and no seed changes them.
+Their number is fixed by the dataset, and they are the same for every seed.
 """
 
 import numpy as np
@@ -14,14 +14,23 @@ VERSION = 1
 
 
 class Settings(ComponentSettings):
-    """It has none."""
+    """This scheme has no settings."""
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Gives every node to its own client.
+    """Assign every node to its client in the dataset.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: not used.
+        settings: none.
+
+    Returns:
+        The assignment.
 
     Raises:
-        PartitionError: the dataset comes without clients, or with another number of them.
+        PartitionError: the dataset defines no clients, or another number of clients.
     """
     if graph.clients is None:
         raise PartitionError("the dataset does not come split into clients; take another scheme.")

@@ -1,4 +1,4 @@
-"""Nodes dealt at random, as evenly as their number allows."""
+"""Nodes assigned at random, with client sizes that differ by at most one."""
 
 import numpy as np
 
@@ -10,10 +10,20 @@ VERSION = 1
 
 
 class Settings(ComponentSettings):
-    """It has none."""
+    """This scheme has no settings."""
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Cuts a random order of the nodes into parts whose sizes differ by at most one."""
+    """Cut a random order of the nodes into parts whose sizes differ by at most one.
+
+    Args:
+        graph: a canonical graph.
+        clients: number of clients.
+        rng: draws the order.
+        settings: none.
+
+    Returns:
+        The assignment.
+    """
     order = rng.permutation(graph.num_nodes).astype(np.int64)
     return Assignment([np.sort(part) for part in np.array_split(order, clients)])

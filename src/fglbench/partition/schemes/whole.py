@@ -1,4 +1,4 @@
-"""All nodes to one client: the federation of a centralised method."""
+"""All nodes at one client: the federation of a centralised method."""
 
 import numpy as np
 
@@ -11,14 +11,23 @@ VERSION = 1
 
 
 class Settings(ComponentSettings):
-    """It has none."""
+    """This scheme has no settings."""
 
 
 def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Settings) -> Assignment:
-    """Gives every node to the one client.
+    """Assign every node to the only client.
+
+    Args:
+        graph: a canonical graph.
+        clients: 1.
+        rng: not used.
+        settings: none.
+
+    Returns:
+        The assignment.
 
     Raises:
-        PartitionError: more than one client is asked.
+        PartitionError: more than one client is requested.
     """
     if clients != 1:
         raise PartitionError("the whole graph goes to 1 client; take another scheme for more.")

@@ -1,1 +1,1 @@
-"""Pieces that several tasks, or tasks and methods, share."""
+"""Code that several tasks, or tasks and methods, share."""

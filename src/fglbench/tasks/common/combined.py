@@ -1,4 +1,4 @@
-"""A loss of nodes and the loss of links on the same outputs, in one objective (Fed-GALA, eq. 3.1)."""
+"""A loss of nodes and a loss of links on the same outputs, in one objective (Fed-GALA, eq. 3.1)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,14 @@ MakeObjective: TypeAlias = Callable[[Federation], Objective]
 
 @dataclass(frozen=True)
 class SomeTargets:
-    """Some of a batch's targets, as losses see a batch."""
+    """A batch that is restricted to some of its targets; a `Batch` for losses.
+
+    Attributes:
+        whole: the batch with all its targets.
+        rows: [T] int64 positions of the kept targets among those of `whole`.
+        target_ptr: [S + 1] boundaries of the kept targets by client.
+        client_mean: [S, T] operator that averages the kept targets per client.
+    """
 
     whole: Batch
     rows: Tensor
@@ -29,7 +36,15 @@ class SomeTargets:
 
     @classmethod
     def of(cls, batch: Batch, targets: np.ndarray) -> "SomeTargets":
-        """Args: targets, ascending positions in the federation; those of other clients are left out."""
+        """Restrict a batch to some targets.
+
+        Args:
+            batch: the batch with all its targets.
+            targets: ascending int64 positions in the federation; those outside the batch are ignored.
+
+        Returns:
+            The batch with those of its targets that are in `targets`.
+        """
         held = np.flatnonzero(np.isin(batch.targets.cpu().numpy(), targets))
         ptr = np.searchsorted(held, batch.target_ptr).tolist()
         device = batch.targets.device
@@ -37,30 +52,42 @@ class SomeTargets:
 
     @property
     def clients(self) -> np.ndarray:
+        """[S] int64 client ids of the federation."""
         return self.whole.clients
 
     @property
     def targets(self) -> Tensor:
+        """[T] int64 positions of the kept targets in the federation."""
         return self.whole.targets[self.rows]
 
     @property
     def labels(self) -> Tensor:
+        """[T] int64 labels of the kept targets."""
         return self.whole.labels[self.rows]
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
+        """Select the rows of the kept targets.
+
+        Args:
+            x: [rows of level, width] float32 hidden rows of the whole batch.
+            level: of the whole batch on which these rows are.
+
+        Returns:
+            [T, width] float32.
+        """
         return self.whole.at_targets(x, level)[self.rows]
 
 
 class WithLinks(Objective):
-    """(1 - share) times an objective of nodes plus share times a link loss, on outputs of all nodes of a client.
+    """(1 - share) times an objective of nodes plus share times a link loss, on the outputs of all nodes of a client.
 
-    A client without training nodes has share times the link loss alone, one without edges (1 - share) times the loss of
-    nodes. `counts` adds training nodes and edges.
+    The loss of a client without training nodes is share times the link loss; that of a client without edges is (1 -
+    share) times the loss of nodes. `counts` is the sum of training nodes and edges.
 
     Args:
         federation: the client graphs.
         nodes: makes the objective of nodes.
-        share: of the link loss, within 0 and 1.
+        share: weight of the link loss, within 0 and 1.
         links: makes the link loss.
     """
 

@@ -1,4 +1,4 @@
-"""Links of client graphs: inner products of pairs of rows, negatives, and the losses of link prediction."""
+"""Links of client graphs: inner products of pairs of rows, negative pairs, and the losses of link prediction."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from fglbench.tasks.base import Objective
 if TYPE_CHECKING:
     from fglbench.federation.step import Step
 
-_AT_ONCE = 2**15  # pairs whose rows are beside each other in memory; more leave the cache of a CPU
-_SPARE = 8  # negatives drawn beyond the number that is expected to suffice
+_AT_ONCE = 2**15  # pairs whose rows are gathered at once, so that they stay in the cache of a CPU
+_SPARE = 8  # negatives drawn in addition to the expected number
 
 
 class InnerProducts:
-    """Inner products of pairs of rows. Their gradient is one sparse product, far faster than that of indexing.
+    """Inner products of pairs of rows; the gradient is one sparse product, which is much faster than that of indexing.
 
     Args:
         ends: [P, 2] int64 rows.
-        rows: of the matrix that is read, R.
+        rows: number of rows R of the matrix.
         device: of the matrix.
     """
 
     def __init__(self, ends: np.ndarray, rows: int, device: torch.device | str):
         size, both = 2 * len(ends), ends.T.ravel()
-        # The entries of a row are the pairs that it is in; an entry's number is that of its end.
+        # Row r has an entry for every pair end that equals r; the column is the number of that end.
         by_row = sp.csr_matrix((np.ones(size, dtype=np.int8), (both, np.arange(size))), shape=(rows, size))
         own, other = by_row.indices, (by_row.indices + len(ends)) % max(size, 1)
         self._rows = rows
@@ -45,11 +45,18 @@ class InnerProducts:
         self._columns = torch.from_numpy(both[other].astype(by_row.indptr.dtype)).to(device)
 
     def __call__(self, z: Tensor) -> Tensor:
-        """[R, width] -> [P]."""
+        """Compute the inner products of the pairs: [R, width] -> [P]."""
         return _InnerProducts.apply(z, self)
 
     def of(self, z: Tensor) -> Tensor:
-        """The same, outside autograd."""
+        """Compute the inner products of the pairs, outside autograd.
+
+        Args:
+            z: [R, width] float32.
+
+        Returns:
+            [P] float32.
+        """
         found = z.new_empty(self._ends.shape[1])
         for ends, out in zip(self._ends.split(_AT_ONCE, dim=1), found.split(_AT_ONCE), strict=True):
             first, second = (z.index_select(0, own) for own in ends)
@@ -57,7 +64,15 @@ class InnerProducts:
         return found
 
     def gradient(self, gradient: Tensor, z: Tensor) -> Tensor:
-        """[R, width] of the matrix, from that of the products [P]."""
+        """Compute the gradient of the matrix from that of the inner products.
+
+        Args:
+            gradient: [P] float32 gradient of the inner products.
+            z: [R, width] float32 matrix of the forward pass.
+
+        Returns:
+            [R, width] float32.
+        """
         matrix = csr_tensor(self._indptr, self._columns, gradient.index_select(0, self._pair), (self._rows, self._rows))
         return product(matrix, z)
 
@@ -80,7 +95,7 @@ class ClientPairs:
     """Pairs of output rows of a batch, client by client.
 
     Attributes:
-        products: their inner products.
+        products: computes the inner products of the P pairs.
         mean: [S, P] operator that averages the pairs of each client.
     """
 
@@ -89,7 +104,15 @@ class ClientPairs:
 
     @classmethod
     def of(cls, ends: Sequence[np.ndarray], batch: Batch) -> "ClientPairs":
-        """Args: ends, of each client of the batch [P, 2] positions among its nodes."""
+        """Make the pairs of a batch from those of its clients.
+
+        Args:
+            ends: for each client of the batch [P, 2] int64 positions among its nodes.
+            batch: has all nodes of its clients.
+
+        Returns:
+            The pairs of all clients, one client after another.
+        """
         device = batch.targets.device
         rows = [own + start for own, start in zip(ends, batch.target_ptr, strict=False)]
         ptr = np.cumsum([0, *map(len, ends)])
@@ -97,21 +120,24 @@ class ClientPairs:
 
 
 class LastPairs:
-    """The pairs of the batch that was asked for last; a batch that stays serves all epochs and rounds."""
+    """Cache of the pairs of the last batch; a batch that stays the same serves all epochs and rounds."""
 
     def __init__(self) -> None:
         self._last: tuple[Batch, ClientPairs] | None = None
 
     def of(self, batch: Batch, federation: Federation, ends: Callable[[int], np.ndarray]) -> ClientPairs:
-        """The pairs of a batch that has all nodes of its clients.
+        """Return the pairs of a batch that has all nodes of its clients.
 
         Args:
             batch: of the federation.
             federation: the client graphs.
-            ends: gives for a client [P, 2] positions among its nodes.
+            ends: returns for a client [P, 2] int64 positions among its nodes.
+
+        Returns:
+            The cached pairs if the batch is the last one, else new pairs.
 
         Raises:
-            ComponentError: see `check_whole`.
+            ComponentError: the batch lacks nodes of its clients, see `check_whole`.
         """
         if self._last is None or self._last[0] is not batch:
             check_whole(batch, federation)
@@ -126,12 +152,15 @@ class ScoredPairs:
         self._pairs = LastPairs()
 
     def scores(self, embeddings: Tensor, batch: Batch, federation: Federation) -> Tensor:
-        """[pairs of the batch's clients] inner products: the larger, the likelier an edge.
+        """Compute the inner products of the pairs; a larger value means a more likely edge.
 
         Args:
-            embeddings: [outputs, width] of all nodes of these clients.
-            batch: whose outputs they are.
-            federation: that the batch is of.
+            embeddings: [outputs, width] float32 of all nodes of the batch's clients.
+            batch: of the forward pass.
+            federation: the client graphs that are scored.
+
+        Returns:
+            [pairs of the batch's clients] float32.
         """
         assert federation.pairs is not None
         pairs, starts = federation.pairs, original_ptr(federation)
@@ -143,15 +172,26 @@ class ScoredPairs:
 
 
 def original_ptr(federation: Federation) -> np.ndarray:
-    """[C + 1] boundaries of the clients among the rows that are original."""
+    """Compute the boundaries of the clients among the rows of original nodes.
+
+    Args:
+        federation: the client graphs.
+
+    Returns:
+        [C + 1] int64.
+    """
     return federation.ptr if federation.original is None else np.searchsorted(federation.original, federation.ptr)
 
 
 def check_whole(batch: Batch, federation: Federation) -> None:
-    """Checks that a batch has all nodes of its clients.
+    """Check that a batch has all original nodes of its clients.
+
+    Args:
+        batch: of the federation.
+        federation: the client graphs.
 
     Raises:
-        ComponentError: it has some.
+        ComponentError: the batch lacks some of these nodes.
     """
     if not np.array_equal(np.diff(batch.target_ptr), np.diff(original_ptr(federation))[batch.clients]):
         raise ComponentError(
@@ -161,12 +201,12 @@ def check_whole(batch: Batch, federation: Federation) -> None:
 
 
 class LinkObjective(Objective):
-    """Tells the edges of a client from pairs without an edge, by inner products of embeddings (Kipf and Welling 2016).
+    """Base class of losses that separate edges from pairs without an edge, by inner products (Kipf and Welling 2016).
 
-    `targets` are all nodes of the clients that have an edge, `counts` their edges.
+    `targets` are all original nodes of the clients that have an edge. `counts` are the undirected edges of each client.
 
     Args:
-        federation: the client graphs; edges to rows that a method added are not learned.
+        federation: the client graphs; edges to nodes that a method added are not learned.
     """
 
     def __init__(self, federation: Federation):
@@ -191,9 +231,10 @@ class LinkObjective(Objective):
 
 
 class SampledPairs(LinkObjective):
-    """The mean of -log s over a client's edges, and of -log(1 - s) over as many pairs without one; s is the sigmoid.
+    """PyG's `GAE.recon_loss`: cross-entropy over a client's edges and as many sampled pairs without an edge.
 
-    It is PyG's `GAE.recon_loss`. The pairs without an edge are drawn anew in every local epoch.
+    The loss is the mean of -log s over the edges plus the mean of -log(1 - s) over the pairs without an edge, where s
+    is the sigmoid of the inner product. These pairs are drawn anew in every local epoch.
     """
 
     def loss(self, step: "Step") -> Tensor:
@@ -204,9 +245,17 @@ class SampledPairs(LinkObjective):
         return (of_edges + of_others).squeeze(1)
 
     def negatives(self, seed: int, round: int, epoch: int, clients: np.ndarray) -> list[np.ndarray]:
-        """Of each client [edges, 2] pairs of two of its nodes that no edge of training joins; repeats may occur.
+        """Draw pairs of nodes of each client that no training edge joins; a pair may occur several times.
 
-        A client that is nearly complete may have fewer.
+        Args:
+            seed: the cell's seed.
+            round: 0-based round of the phase.
+            epoch: 0-based local epoch.
+            clients: [S] int64 client ids.
+
+        Returns:
+            For each client [edges, 2] int64 positions among its original nodes; a nearly complete client may have fewer
+            pairs.
         """
         drawn = [self._candidates(numpy_stream(seed, "negatives", c, round, epoch), c) for c in clients.tolist()]
         rows = np.concatenate([own + self._starts[c] for own, c in zip(drawn, clients, strict=True)])
@@ -223,14 +272,14 @@ class SampledPairs(LinkObjective):
 class AllPairs(LinkObjective):
     """The weighted cross-entropy over all n^2 ordered pairs of a client's nodes (the code of Kipf and Welling 2016).
 
-    It is n^2 / (2 (n^2 - E)) times the mean, in which edges weigh (n^2 - E) / E. A node's pair with itself counts as an
-    edge, but not in E, the ordered edges.
+    The loss is n^2 / (2 (n^2 - E)) times the mean over the pairs, in which edges have the weight (n^2 - E) / E. E is
+    the number of ordered edges. The pair of a node with itself is treated as an edge, but it is not counted in E.
     """
 
     def loss(self, step: "Step") -> Tensor:
         z, positive = step.output.logits, self._positives(step.batch)
         size = torch.from_numpy(self._sizes[step.clients]).to(z)
-        edges = 2 * torch.from_numpy(self.counts[step.clients]).to(z)  # ordered, as in the weights of the code
+        edges = 2 * torch.from_numpy(self.counts[step.clients]).to(z)  # ordered edges, as in the public code
         absent = size.square() - edges
         weight, norm = absent / edges, size.square() / (2 * absent)
         own = z.tensor_split(step.batch.target_ptr[1:-1])

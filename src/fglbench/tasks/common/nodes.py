@@ -1,4 +1,4 @@
-"""What tasks of nodes have in common: targets are nodes with a role, and a score is a mean over them."""
+"""Base classes for tasks whose targets are nodes with a role and whose score is a mean over nodes."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ ROLES = {"val": VAL, "test": TEST}
 
 
 class NodeObjective(base.Objective):
-    """Local training learns from the training nodes."""
+    """Base class of losses over the training nodes of each client."""
 
     def __init__(self, federation: "Federation"):
         self.targets = np.flatnonzero(federation.role == TRAIN)
@@ -24,11 +24,12 @@ class NodeObjective(base.Objective):
 
 
 class NodeTask(base.Task):
-    """A task whose history keeps the score's sum over each client's nodes, and where clients share nodes
-    `<role>_node_mean`, in which every node counts once.
+    """Base class of tasks whose history keeps the sum of the score over each client's nodes.
+
+    If clients share nodes, the history also keeps `<role>_node_mean`, in which every node counts once.
 
     Attributes:
-        sums: `<role>_<sums>` [C] are these sums.
+        sums: suffix of the array `<role>_<sums>` [C] that holds these sums.
     """
 
     sums: str
