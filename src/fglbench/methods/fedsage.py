@@ -4,7 +4,7 @@ It equals the method `aggregation` on the backbone sage, and refuses other backb
 """
 
 from fglbench.backbones import sage
-from fglbench.methods.common import aggregated as _aggregated
+from fglbench.methods.common import aggregated
 from fglbench.settings import AggregatedSettings
 
 VERSION = 1
@@ -14,7 +14,7 @@ class Settings(AggregatedSettings):
     pass
 
 
-class Method(_aggregated.Method):
+class Method(aggregated.Method):
     def not_applicable(self) -> str | None:
         if not isinstance(self.backbone, sage.Backbone):
             return "FedSage is GraphSAGE under federated aggregation; use the backbone sage"
