@@ -40,7 +40,7 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.methods import base
-from fglbench.methods.common import aggregated as _aggregated
+from fglbench.methods.common import aggregated
 from fglbench.methods.common.edges import with_more_edges
 from fglbench.methods.common.holders import mean_of_holders
 from fglbench.partition.ratios import TRAIN
@@ -59,7 +59,7 @@ class Settings(AggregatedSettings):
     neighbours: int = Field(5, ge=0, description="Edges that a node starts in the pseudo-graph; 0: no pseudo-graph.")
 
 
-class Method(_aggregated.Method):
+class Method(aggregated.Method):
     needs_classes = True
 
     def __init__(self, *arguments: Any):

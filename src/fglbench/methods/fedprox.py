@@ -13,7 +13,7 @@ Defaults:
 
 from fglbench.federation.parameters import Parameters
 from fglbench.methods import base
-from fglbench.methods.common import adaptive_mu as _adaptive_mu
+from fglbench.methods.common import adaptive_mu
 from fglbench.settings import AveragedSettings, Field
 
 VERSION = 1
@@ -24,7 +24,7 @@ class Settings(AveragedSettings):
     mu_step: float | None = Field(None, gt=0, description="What mu changes by as the loss falls or rises; null: fixed.")
 
 
-class Method(_adaptive_mu.Method):
+class Method(adaptive_mu.Method):
     def modify_gradients(self, step: base.Step, gradients: Parameters) -> None:
         if mu := self.mu:
             for name in self.shared(gradients):
