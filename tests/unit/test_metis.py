@@ -13,8 +13,8 @@ import pytest
 
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import DiskError, PartitionError, ResourceError
-from fglbench.partition import child
 from fglbench.partition.base import assign_clients, parts_of
+from fglbench.partition.child import in_child
 from fglbench.partition.schemes import metis
 from fglbench.partition.schemes.metis import compressed, fill_empty
 from fglbench.partition.search import metis_membership
@@ -151,4 +151,4 @@ def alive(process: int) -> bool:
 
 def test_an_exception_in_the_child_is_quoted():
     with pytest.raises(PartitionError, match=r"METIS ended with exit status 1 .*TypeError"):
-        child.in_child(metis_membership, {"starts": np.zeros(1)}, {"nonsense": 1}, 60, "METIS")
+        in_child(metis_membership, {"starts": np.zeros(1)}, {"nonsense": 1}, 60, "METIS")
