@@ -190,7 +190,7 @@ def measure(cell: Cell, root: Path) -> dict[str, Any]:
     download(cell.dataset.spec, graph)
     split(graph, cell.partition.spec, [0], folders["split"])
     preprocess(graph, folders["split"], cell.preprocessed.spec, [0], folders["preprocess"])
-    specs = {part: getattr(cell, part).spec for part in ("dataset", "partition", "prepared", "method")}
+    specs = cell.specs
     train(graph, folders["preprocess"], specs, {0: cell.id}, folders["train"], device="cpu")
     evaluate(folders["train"], folders["split"], graph, [0], folders["evaluate"])
     metrics = read_json(folders["evaluate"] / "seed0" / "metrics.json")

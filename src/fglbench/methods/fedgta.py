@@ -31,7 +31,7 @@ Defaults:
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,8 +62,28 @@ class Settings(ComponentSettings):
     no_confidence: bool = Field(False, description="Ablation: clients weigh by training nodes.")
 
 
+class Smoothed(NamedTuple):
+    """Propagated labels of all rows.
+
+    Attributes:
+        steps: [N, k, classes] float32 whose moments are sent; k is 1 in the public variant.
+        certain: [N, classes] float32 whose confidence is sent.
+        centre: the mean that central moments are about, in a shape that broadcasts to `steps`.
+        degrees: [N, 1] float32 weights of the rows in the confidence.
+    """
+
+    steps: Tensor
+    certain: Tensor
+    centre: Tensor
+    degrees: Tensor
+
+
 class Method(base.Method):
     needs_classes = True
+    strictly_above = False  # whether similar clients have a cosine above epsilon, not only at least epsilon
+
+    def __new__(cls, settings: ComponentSettings, *arguments: Any) -> "Method":
+        return super().__new__(PublicVariant if getattr(settings, "variant", None) == "public" else cls)
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -85,18 +105,7 @@ class Method(base.Method):
             return {}
         graph = self._graph = self._graph or Graph(self.federation, round.weights.device)
         labels = round.logits().T.softmax(0).T.contiguous()  # seven times faster on CPU than softmax(1) of few classes
-        if settings.variant == "paper":
-            steps = propagate(labels, graph.operator, settings.k, settings.alpha)
-            certain = steps[:, -1]
-            centre, degrees = steps.mean(2, keepdim=True), graph.degrees + 1
-        else:
-            labels = torch.where(graph.training, graph.known, labels)
-            last = propagate(labels, graph.operator, settings.k, settings.alpha, again=graph.known)[:, -1]
-            steps, certain = (
-                torch.where(graph.training, graph.known, (last / heat).softmax(1)) for heat in (1.0, TEMPERATURE)
-            )
-            steps = steps.unsqueeze(1)
-            centre, degrees = (graph.client_mean @ steps[:, 0])[graph.client_of].unsqueeze(1), graph.degrees
+        steps, certain, centre, degrees = self.smoothed(labels, graph)
         rows, sent = rows_of(round.clients), {}
         if not settings.no_moments:
             bases = [] if settings.moments == "central" else [steps]
@@ -107,12 +116,25 @@ class Method(base.Method):
             sent["confidence"] = confidence(certain, degrees, graph)[rows]
         return sent
 
+    def smoothed(self, labels: Tensor, graph: "Graph") -> Smoothed:
+        """Propagate the soft labels of all rows (eq. 3).
+
+        Args:
+            labels: [N, classes] float32 soft labels.
+            graph: of all clients.
+
+        Returns:
+            What the moments and the confidence are computed from.
+        """
+        steps = propagate(labels, graph.operator, self.settings.k, self.settings.alpha)
+        return Smoothed(steps, steps[:, -1], steps.mean(2, keepdim=True), graph.degrees + 1)
+
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         weights, device = round.weights, round.weights.device
         active = torch.from_numpy(round.clients).to(device)
         alike = torch.ones(len(active), len(active), dtype=torch.bool, device=device)
         if "moments" in round.uploads:
-            alike = similar(round.uploads["moments"], self.settings.epsilon, self.settings.variant == "public")
+            alike = similar(round.uploads["moments"], self.settings.epsilon, self.strictly_above)
         if "confidence" in round.uploads:
             weights = weights.index_copy(0, active, round.uploads["confidence"])
         self._ever = self._ever.to(device).index_fill(0, active, True)
@@ -123,6 +145,21 @@ class Method(base.Method):
         shares = alike * weights
         total = shares.sum(1, keepdim=True)
         return {base.SHARED: torch.where(total > 0, shares / total, torch.eye(len(weights), device=device))}
+
+
+class PublicVariant(Method):
+    """The authors' code: true labels at training nodes, and softmax of the last step elsewhere."""
+
+    strictly_above = True
+
+    def smoothed(self, labels: Tensor, graph: "Graph") -> Smoothed:
+        labels = torch.where(graph.training, graph.known, labels)
+        last = propagate(labels, graph.operator, self.settings.k, self.settings.alpha, again=graph.known)[:, -1]
+        step, certain = (
+            torch.where(graph.training, graph.known, (last / heat).softmax(1)) for heat in (1.0, TEMPERATURE)
+        )
+        centre = (graph.client_mean @ step)[graph.client_of].unsqueeze(1)
+        return Smoothed(step.unsqueeze(1), certain, centre, graph.degrees)
 
 
 class Graph:
