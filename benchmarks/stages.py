@@ -35,7 +35,7 @@ def request_of(study: dict[str, Any], results: Path, mirror: Path | None) -> dic
     folders = {stage: str((results / cell.folder(stage)).parent) for stage in STAGES[1:]}
     return {
         "folders": {"download": str(results / "download" / cell.dataset.slug), **folders},
-        "specs": {part: getattr(cell, part).spec for part in ("dataset", "partition", "prepared", "method")},
+        "specs": cell.specs,
         "seed": cell.seed,
         "cell": cell.id,
         "mirror": str(mirror) if mirror else None,

@@ -125,7 +125,8 @@ class Edges:
         Returns:
             [edges * H] float32.
         """
-        return torch.sparse.sampled_addmm(self._pattern, x, y.T, beta=0.0).values()
+        products: Tensor = torch.sparse.sampled_addmm(self._pattern, x, y.T, beta=0.0).values()
+        return products
 
 
 def attend(x: Tensor, source: Tensor, target: Tensor, edges: Edges, slope: float, keep: Tensor | None = None) -> Tensor:
@@ -145,7 +146,8 @@ def attend(x: Tensor, source: Tensor, target: Tensor, edges: Edges, slope: float
     Returns:
         [targets * H, width] float32.
     """
-    return _Attend.apply(x, source, target, edges, slope, keep)
+    found: Tensor = _Attend.apply(x, source, target, edges, slope, keep)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Attend(torch.autograd.Function):

@@ -59,14 +59,14 @@ def clients_at_once(
 
 def _feature_bytes(features: Features, ptr: np.ndarray, added_rows: int) -> np.ndarray:
     """Compute the bytes [C] of each client's feature rows, including the rows that a method adds."""
-    given, columns = np.diff(ptr), features.shape[1]
+    rows, columns = np.diff(ptr), int(features.shape[1])
     if isinstance(features, np.ndarray):
-        return 4 * given * (1 + added_rows) * columns
+        return 4 * rows * (1 + added_rows) * columns
     sparse = features.sparse if isinstance(features, PartlyDense) else features
-    entries = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, twice because of the transpose
+    entries: np.ndarray = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, twice because of the transpose
     if isinstance(features, PartlyDense):
         return entries + 4 * np.diff(np.searchsorted(features.places, ptr)) * columns
     if added_rows:
-        # Added rows are dense. Propagation makes them copies of the given rows, and makes the given rows dense.
-        return (entries + 4 * given * columns) * (1 + added_rows)
+        # Added rows are dense. Propagation makes them copies of the other rows, and makes these dense.
+        return (entries + 4 * rows * columns) * (1 + added_rows)
     return entries

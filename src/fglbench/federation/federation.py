@@ -68,7 +68,7 @@ class Federation:
     def num_features(self) -> int:
         """Number of columns of the node features."""
         made = next(iter(self.made.values()), None)
-        return (made.features[0] if made else self.features).shape[1]
+        return int((made.features[0] if made else self.features).shape[1])
 
     @cached_property
     def client_of(self) -> np.ndarray:

@@ -39,15 +39,17 @@ class SparseOperator:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and columns."""
-        return self._matrix.shape
+        rows, columns = self._matrix.shape
+        return int(rows), int(columns)
 
     @property
     def nnz(self) -> int:
         """Number of stored entries."""
-        return self._matrix.nnz
+        return int(self._matrix.nnz)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        return _SparseProduct.apply(dense, self)
+        product: Tensor = _SparseProduct.apply(dense, self)  # type: ignore[no-untyped-call]
+        return product
 
     def product(self, dense: Tensor) -> Tensor:
         """Compute matrix @ dense outside autograd.
@@ -173,7 +175,8 @@ def stacked_linear(x: Tensor, weight: Tensor, ptr: list[int]) -> Tensor:
     Returns:
         [rows, out] float32.
     """
-    return _StackedLinear.apply(x, weight, ptr)
+    product: Tensor = _StackedLinear.apply(x, weight, ptr)  # type: ignore[no-untyped-call]
+    return product
 
 
 class _StackedLinear(torch.autograd.Function):
@@ -213,7 +216,8 @@ def stacked_bias(x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
     Returns:
         [rows, out] float32.
     """
-    return _StackedBias.apply(x, bias, ptr)
+    found: Tensor = _StackedBias.apply(x, bias, ptr)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _StackedBias(torch.autograd.Function):

@@ -26,7 +26,8 @@ class PartlyDense:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and columns."""
-        return self.sparse.shape
+        rows, columns = self.sparse.shape
+        return int(rows), int(columns)
 
     def __getitem__(self, rows: np.ndarray) -> "PartlyDense":
         """Select rows by their ascending numbers."""
@@ -58,7 +59,7 @@ class PartlyDense:
         Returns:
             [rows, num_features] float32.
         """
-        filled = self.sparse.toarray()
+        filled: np.ndarray = self.sparse.toarray()
         filled[self.places] = self.dense
         return filled
 

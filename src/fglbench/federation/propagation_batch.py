@@ -236,7 +236,8 @@ def propagation_batch(
     starts = np.concatenate([[0], np.cumsum(federation.ptr[clients + 1] - federation.ptr[clients])])
 
     def boundaries(rows: np.ndarray) -> list[int]:
-        return np.searchsorted(rows, starts).tolist()
+        found: list[int] = np.searchsorted(rows, starts).tolist()
+        return found
 
     levels = [np.arange(len(members)) if targets is None else np.searchsorted(members, targets)]
     operators: list[SparseOperator] = []

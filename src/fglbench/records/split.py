@@ -115,4 +115,4 @@ def split_checksum(split_folder: Path) -> str:
     Returns:
         64 hexadecimal digits (SHA-256 of `split.npz`).
     """
-    return read_json(split_folder / CARD)["sha256"]
+    return str(read_json(split_folder / CARD)["sha256"])

@@ -66,7 +66,7 @@ class StudyRecord:
     @property
     def metric(self) -> str:
         """The score that selects rounds, which the curves show; older records use accuracy."""
-        return self.settings.get("metric", "accuracy")
+        return str(self.settings.get("metric", "accuracy"))
 
     def metric_on(self, dataset: str) -> str:
         """Return the score that selects rounds on a dataset, which may have its own task.
@@ -77,12 +77,12 @@ class StudyRecord:
         Returns:
             Name of the metric.
         """
-        return (self.settings.get("metrics") or {}).get(dataset, self.metric)
+        return str((self.settings.get("metrics") or {}).get(dataset, self.metric))
 
     @property
     def centralised(self) -> list[str]:
         """The methods that train on the whole graph in one place; they are excluded from all comparisons."""
-        return self.settings.get("centralised", ["global"])
+        return list(self.settings.get("centralised", ["global"]))
 
     @property
     def printed(self) -> dict[str, dict[str, str]]:
