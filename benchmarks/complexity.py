@@ -96,7 +96,7 @@ def prepared(case: Case, method: str) -> tuple[Path, Path, dict[str, Any]]:
     name, settings = BACKBONES.get(method, STRATEGY)
     resolved: Any = registry.declaration("backbone", name).settings(**settings)
     spec = {**resolved.propagation().spec(), "features": "raw"}
-    if registry.declaration("method", method).rebuilds:
+    if registry.declaration("method", method).changes_graph:
         spec["propagate"] = False
     return case.graph_folder, case.preprocessed_folder(spec), spec
 

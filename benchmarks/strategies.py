@@ -32,7 +32,7 @@ CLUSTERS = {"eps1": 1.0, "eps2": 0.0, "first_round": 5}  # GCFL with splits, in 
 
 def engine_seconds(case: Case, name: str, rounds: int) -> float:
     """Return the seconds of the training loop as it records them."""
-    federation = case.federation("gcn", propagate=not registry.declaration("method", name).rebuilds, **SETTINGS)
+    federation = case.federation("gcn", propagate=not registry.declaration("method", name).changes_graph, **SETTINGS)
     backbone = backbone_of(federation, "gcn", **SETTINGS)
     method = method_of(federation, backbone, name, **(CLUSTERS if name.startswith("gcfl") else {}))
     schedule = schedule_of(rounds=rounds, local_epochs=LOCAL_EPOCHS)

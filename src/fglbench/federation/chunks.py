@@ -59,14 +59,16 @@ def clients_at_once(
 
 def _feature_bytes(features: Features, ptr: np.ndarray, added_rows: int) -> np.ndarray:
     """Compute the bytes [C] of each client's feature rows, including the rows that a method adds."""
-    rows, columns = np.diff(ptr), int(features.shape[1])
+    rows: np.ndarray = np.diff(ptr)
+    columns = int(features.shape[1])
     if isinstance(features, np.ndarray):
         return 4 * rows * (1 + added_rows) * columns
     sparse = features.sparse if isinstance(features, PartlyDense) else features
     entries: np.ndarray = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, twice because of the transpose
     if isinstance(features, PartlyDense):
-        return entries + 4 * np.diff(np.searchsorted(features.places, ptr)) * columns
+        dense: np.ndarray = np.diff(np.searchsorted(features.places, ptr))
+        return np.asarray(entries + 4 * dense * columns)
     if added_rows:
         # Added rows are dense. Propagation makes them copies of the other rows, and makes these dense.
-        return (entries + 4 * rows * columns) * (1 + added_rows)
+        return np.asarray((entries + 4 * rows * columns) * (1 + added_rows))
     return entries
