@@ -171,7 +171,7 @@ def test_settings_whose_trials_fail_are_given_up_and_the_others_tried(tmp_path, 
         state = "oom" if lr == 0.1 else "ok"
         folder = single.seed_folder("evaluate")
         folder.mkdir(parents=True, exist_ok=True)
-        readings = {"val": {"val": {"accuracy": {"pooled": lr}}}}
+        readings = {"val": {"round": 0, "train": {}, "val": {"accuracy": {"pooled": lr}}, "test": {}}}
         metrics = {"outcome": {"state": state, "reason": "no memory"}, "readings": readings}
         (folder / "metrics.json").write_text(json.dumps(metrics))
         if tried.count((0.01, 100)) in (1, 2) and lr == 0.01:
@@ -198,7 +198,7 @@ def test_settings_given_up_for_an_error_are_an_error_and_tried_again_by_the_next
         lr = single.cell.method.spec["training"]["lr"]
         tried.append(lr)
         outcome = {"state": "failed", "reason": "a bug"} if lr in broken else {"state": "ok", "reason": None}
-        readings = {"val": {"val": {"accuracy": {"pooled": lr}}}}
+        readings = {"val": {"round": 0, "train": {}, "val": {"accuracy": {"pooled": lr}}, "test": {}}}
         write_json(single.seed_folder("evaluate") / "metrics.json", {"outcome": outcome, "readings": readings})
 
     def tune(*options):
