@@ -1,5 +1,6 @@
 # make bench       set up a bare clone and make a first table
 # make test        run all checks, from format to workflow, on a core of the pairs of components
+# make test-fast   run the checks and the tests that take less than ten seconds each
 # make test-all    run the same checks on all pairs
 # make test-pairs  test only pairs outside the core: PAIRS=3/10 is the third of ten parts
 # make setup       create only the environment
@@ -13,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 # One torch thread per process, because parallel jobs already use all cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup bench test test-all test-pairs test-slurm format check clean
+.PHONY: setup bench test test-fast test-all test-pairs test-slurm format check clean
 
 setup: $(INSTALLED)
 
@@ -39,6 +40,9 @@ check: setup
 
 test: check
 	$(BIN)/pytest -n 2
+
+test-fast: check
+	$(BIN)/pytest -n 2 -m 'not slow'
 
 test-all: check
 	$(BIN)/pytest -n 2 --pairs all
