@@ -695,6 +695,7 @@ def test_chunks_under_a_memory_limit(five: Case) -> None:
     assert clients_at_once(federation, request, HIDDEN, 10**9, 1) == 1
     assert clients_at_once(federation, request, HIDDEN, 1000, 1) == 5
     assert clients_at_once(federation, request, HIDDEN, 1000, 1, edge_values=10_000) == 1
+    assert clients_at_once(federation, request, HIDDEN, 1000, 1, pair_bytes=10**6) == 1
     limits = [clients_at_once(federation, request, 64, 2**20, memory) or 0 for memory in (1, 4, 8, 12, 16, 100)]
     assert limits == sorted(limits) and len(set(limits)) > 2
 

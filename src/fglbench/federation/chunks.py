@@ -20,6 +20,7 @@ def clients_at_once(
     memory_mb: int | None,
     edge_values: int = 0,
     added_rows: int = 0,
+    pair_bytes: int = 0,
 ) -> int | None:
     """Return the largest number of clients whose working memory fits into a limit.
 
@@ -35,6 +36,7 @@ def clients_at_once(
         memory_mb: limit in MiB; None for no limit.
         edge_values: float32 numbers that a step keeps for every edge.
         added_rows: rows with dense features that a method adds for each row, each connected to it by one edge.
+        pair_bytes: bytes that a step keeps for every ordered pair of a client's nodes.
 
     Returns:
         The number of clients, at least 1; None (all clients) without a limit.
@@ -52,6 +54,7 @@ def clients_at_once(
         + (_OPERATORS * 16 + 4 * edge_values) * edges
         + 4 * rows * width * _COPIES_OF_ROWS
         + parameter_bytes * _COPIES_OF_PARAMETERS
+        + pair_bytes * given**2
     )
     largest_first = np.cumsum(np.sort(each)[::-1])
     return max(1, int(np.searchsorted(largest_first, memory_mb * 2**20, side="right")))

@@ -328,7 +328,7 @@ def _run(
     sizes = ParameterSizes.of(method.backbone)
     if specs["prepared"]["features"] == "identity" and (reason := _too_many_inputs(federation, sizes, device)):
         return None, Outcome(state="oom", reason=reason)
-    chunk = asked.chunk_clients or _clients_at_once(federation, method, sizes, asked.memory_mb)
+    chunk = asked.chunk_clients or _clients_at_once(federation, task, method, sizes, asked.memory_mb)
     known(Machine(chunk_clients=chunk, clients=federation.num_clients))
     result = train(
         federation, method, task, _schedule(spec), seed, device=device, chunk_clients=chunk, on_round=progress
@@ -405,7 +405,7 @@ def _schedule(spec: dict[str, Any]) -> "Schedule":
 
 
 def _clients_at_once(
-    federation: "Federation", method: "Method", sizes: ParameterSizes, limit_mb: int | None
+    federation: "Federation", task: "Task", method: "Method", sizes: ParameterSizes, limit_mb: int | None
 ) -> int | None:
     """Return the number of clients to train at once."""
     from fglbench.federation.chunks import clients_at_once
@@ -413,7 +413,14 @@ def _clients_at_once(
     backbone = method.backbone
     width = backbone.branches * sizes.widest
     return clients_at_once(
-        federation.scored, backbone.propagation, width, sizes.bytes, limit_mb, backbone.edge_values, method.added_rows
+        federation.scored,
+        backbone.propagation,
+        width,
+        sizes.bytes,
+        limit_mb,
+        backbone.edge_values,
+        method.added_rows,
+        task.pair_bytes,
     )
 
 

@@ -126,10 +126,12 @@ class Task(ABC):
         settings: the resolved settings.
         predicts_classes: whether the outputs are logits of classes, which some methods need.
         predicts_pairs: whether a prediction needs the outputs of all nodes of a client at once.
+        pair_bytes: bytes that a step keeps for every ordered pair of a client's nodes, for estimates of memory.
     """
 
     predicts_classes: bool = False
     predicts_pairs: bool = False
+    pair_bytes: int = 0
 
     def __init__(self, settings: Any):
         self.settings = settings

@@ -43,6 +43,7 @@ TARGETS = "pairs"
 ROLES = {"val": VAL, "test": TEST}
 MOST_PAIRS = 2**28
 """Largest number of ordered pairs of all clients under `pairs: all`; training keeps about 4 GiB for this number."""
+PAIR_BYTES = 16
 
 
 class Settings(ComponentSettings):
@@ -65,6 +66,7 @@ class Task(base.Task):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
+        self.pair_bytes = PAIR_BYTES if settings.pairs == "all" else 0
         self._scored: Any = None
 
     def not_applicable(self, federation: "Federation") -> str | None:
