@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from federations import TRAIN, VAL, Case, backbone_of
+from laws import HIDDEN
 from oracle import average
-from test_laws import HIDDEN
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
@@ -19,7 +19,7 @@ from fglbench.federation.step import Step
 from fglbench.seeding import torch_stream
 from fglbench.tasks.base import Objective
 
-SEED = 3  # of `test_laws.run`
+SEED = 3  # of `laws.run`
 CLASSES = 3
 Weights = dict[str, Tensor]
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from federations import NONE, TEST, TRAIN, VAL, Case, backbone_of, method_of, schedule_of
-from test_laws import make_five, run
+from laws import make_five, run
 from test_strategies import assert_close_but_for_bytes, assert_oracle, differs, plan_of, trained
 
 from fglbench.federation.federation import Federation

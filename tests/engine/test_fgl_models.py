@@ -12,8 +12,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 from federations import TASK, Case, backbone_of, made_of, method_of, schedule_of, tiny_case
+from laws import assert_same, make_five, run
 from sklearn.metrics.pairwise import cosine_similarity
-from test_laws import assert_same, make_five, run
 from test_strategies import SEED, SETTINGS, assert_oracle, plan_of
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 

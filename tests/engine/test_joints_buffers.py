@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from federations import TASK, TRAIN, Case, method_of, schedule_of
+from laws import HIDDEN, make_five
 from oracle import average
 from peers import SEED, Peer, Weights, adams, assert_weights, peers_of, start_of
 from safetensors.torch import load_file
-from test_laws import HIDDEN, make_five
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from federations import TASK, Case, backbone_of, schedule_of
+from laws import make_five
 from peers import CLASSES, Squares
 from pretend_card import on_card, pretend_card
 from test_joints_leaving import After
 from test_joints_steps import maml
-from test_laws import make_five
 from torch import Tensor
 
 from fglbench.engine.loop import train

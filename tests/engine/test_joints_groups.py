@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from federations import Case
+from laws import HIDDEN, make_five, run
 from oracle import average
 from peers import SEED, adams, assert_weights, classes, peers_of, start_of, train
-from test_laws import HIDDEN, make_five, run
 
 from fglbench.engine.rounds import draw_clients
 from fglbench.federation.parameters import Parameters

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from federations import TRAIN, Case
+from laws import make_five, run
 from oracle import average
 from peers import SEED, Peer, adams, assert_weights, peers_of, perceptron, start_of
-from test_laws import make_five, run
 from torch.nn.functional import cross_entropy
 
 from fglbench.engine.rounds import draw_clients

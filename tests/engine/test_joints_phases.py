@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from federations import TASK, TRAIN, VAL, Case, backbone_of, schedule_of
+from laws import HIDDEN, assert_close, logits_of, make_five, run
 from peers import (
     SEED,
     Peer,
@@ -22,7 +23,6 @@ from peers import (
     squares,
     start_of,
 )
-from test_laws import HIDDEN, assert_close, logits_of, make_five, run
 from test_strategies import assert_close_but_for_bytes
 from torch.nn.functional import cross_entropy
 

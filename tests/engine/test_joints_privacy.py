@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from federations import Case
+from laws import make_five, run
 from oracle import average
 from peers import SEED, adams, assert_weights, classes, peers_of, start_of, train
 from scipy.stats import kstest, laplace
 from test_joints_leaving import After
-from test_laws import make_five, run
 
 from fglbench.engine.privacy import Noise
 from fglbench.engine.rounds import draw_clients

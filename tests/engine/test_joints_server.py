@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from federations import TRAIN, Case
+from laws import make_five, run
 from oracle import average
 from peers import CLASSES, SEED, Peer, Weights, adams, assert_weights, classes, peers_of, perceptron, start_of, train
-from test_laws import make_five, run
 from torch import Tensor
 
 from fglbench.engine.rounds import draw_clients

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from federations import Case
+from laws import make_five, run
 from oracle import average
 from peers import SEED, Peer, classes, peers_of, start_of
-from test_laws import make_five, run
 
 from fglbench.engine.local import Losses, gradients_of
 from fglbench.engine.rounds import draw_clients

@@ -8,7 +8,7 @@ import plain_strategies
 import pytest
 import torch
 from federations import TASK, TRAIN, Case, backbone_of, method_of, schedule_of
-from test_laws import assert_close, assert_same, make_five, run
+from laws import assert_close, assert_same, make_five, run
 
 from fglbench.engine.loop import train
 from fglbench.engine.record import Result
