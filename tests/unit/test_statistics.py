@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from fglbench.evaluation.statistics import (
+    average_ranks,
     critical_difference,
     friedman,
     holm,
@@ -113,3 +114,21 @@ def test_rank_correlation():
     assert result.kendall == pytest.approx(4 / 6)
     assert rank_correlation([1.0, 2.0], [1.0, 2.0]) is None
     assert rank_correlation([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+
+
+def test_average_ranks_are_over_the_columns_that_all_methods_share():
+    scores = {
+        "a": {("cora", 5): 0.9, ("cora", 10): 0.8, ("photo", 5): 0.7, ("cs", 5): 0.5},
+        "b": {("cora", 5): 0.8, ("cora", 10): 0.9, ("photo", 5): 0.6, ("cs", 5): None},
+        "c": {("cora", 5): 0.7, ("cora", 10): 0.7, ("photo", 5): 0.8},
+    }
+    found = average_ranks(scores, "higher")
+    assert (found.columns, found.datasets) == (3, 2)  # `cs` is not shared; the two columns of Cora count once
+    assert found.order == [("a", 1.75), ("c", 2.0), ("b", 2.25)]  # a: 1.5 on Cora and 2 on Photo
+    assert found.critical_difference == pytest.approx(critical_difference(3, 2))
+    assert average_ranks({"a": scores["a"]}, "higher") is None
+    one = {
+        name: {column: score for column, score in known.items() if column[0] == "cora"}
+        for name, known in scores.items()
+    }
+    assert average_ranks(one, "higher").critical_difference is None

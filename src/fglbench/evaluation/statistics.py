@@ -6,6 +6,7 @@ All deviations are sample deviations (n - 1). Rank 1 is the best; ties share the
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -234,3 +235,48 @@ def rank_correlation(ours: Sequence[float], printed: Sequence[float]) -> RankCor
     rho = stats.spearmanr(ours, printed).statistic
     tau = stats.kendalltau(ours, printed).statistic
     return RankCorrelation(float(rho), float(tau), len(ours))
+
+
+@dataclass(frozen=True)
+class AverageRanks:
+    """Average ranks of methods over the columns in which all of them have a number.
+
+    Attributes:
+        order: (method, average rank), best first.
+        columns: number of these columns.
+        datasets: number of their datasets; each counts once.
+        critical_difference: Nemenyi's at 5 %; None for a single dataset, whose columns are not independent.
+        friedman_p: p-value of Friedman's test; None if it does not apply.
+    """
+
+    order: list[tuple[str, float]]
+    columns: int
+    datasets: int
+    critical_difference: float | None
+    friedman_p: float | None
+
+
+def average_ranks(scores: Mapping[str, Mapping[tuple[Any, ...], float | None]], better: str) -> AverageRanks | None:
+    """Rank methods over the columns that all of them share.
+
+    Args:
+        scores: by method and column the score; None where the method has none. A column is a tuple that begins with its
+            dataset.
+        better: "higher" or "lower".
+
+    Returns:
+        The average ranks; None for fewer than two methods or two shared columns.
+    """
+    columns = {column for known in scores.values() for column in known}
+    shared = sorted((c for c in columns if all(known.get(c) is not None for known in scores.values())), key=str)
+    if len(scores) < 2 or len(shared) < 2:
+        return None
+    values = np.array([[known[column] for known in scores.values()] for column in shared], dtype=float)
+    by_dataset = mean_ranks(values, [str(column[0]) for column in shared], better)
+    pairs = sorted(zip(by_dataset.mean(axis=0).tolist(), scores, strict=True))
+    order, datasets = [(name, rank) for rank, name in pairs], len(by_dataset)
+    if datasets < 2:
+        return AverageRanks(order, len(shared), datasets, None, None)
+    test = friedman(-by_dataset)
+    difference = critical_difference(len(scores), datasets)
+    return AverageRanks(order, len(shared), datasets, difference, test[1] if test else None)

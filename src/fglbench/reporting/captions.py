@@ -1,18 +1,12 @@
-"""Captions, legends and notes of tables, which explain the numbers, their computation and their marks."""
+"""Captions and legends of tables, which explain the numbers, their computation and their marks."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from fglbench.evaluation.quantities import OF_RUNS, Quantity
-from fglbench.evaluation.statistics import critical_difference, friedman, mean_ranks, paired_differences
-from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
+from fglbench.records.study import StudyRecord
 from fglbench.reporting.cells import TableCell
-from fglbench.reporting.frames import shown, titled
-from fglbench.reporting.marks import ALIKE, competes
+from fglbench.reporting.marks import ALIKE
 from fglbench.reporting.outcomes import OUTCOMES
 
 READINGS = {
@@ -34,8 +28,6 @@ GLOBAL_TESTS = {
 }
 SAID = ("reading", "mean", "logits")
 OF_RATIOS = ("split.train", "split.val", "split.test", "split.stratify")
-MOST_PLACES = 6
-MOST_REASONS = MOST_PAIRS = 12
 
 
 def caption(
@@ -212,130 +204,17 @@ def legend(cells: list[list[TableCell]], level: float | None = None) -> list[tup
     if any(cell.state == "partial" for row in cells for cell in row):
         entries.append(("k of n:", "only k of n seeds ended well, so there is no average"))
     if level is not None and any(cell.mark == ALIKE for row in cells for cell in row):
-        entries.append((ALIKE, f"not separable from the best with these seeds {_test(level)}"))
+        entries.append((ALIKE, f"not separable from the best with these seeds {test_of(level)}"))
     return entries
 
 
-def _test(level: float) -> str:
-    return f"(paired t-test over common seeds, Holm-corrected, level {100 * level:g} %)"
-
-
-def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], frame: pd.DataFrame) -> list[str]:
-    """Return the sentences below a table.
+def test_of(level: float) -> str:
+    """Name the test against the best cell, as legends and notes do.
 
     Args:
-        spec: the table's entry in `study.json`.
-        unit: the quantity that the table shows.
-        cells: [rows][columns], with marks.
-        frame: the table's records, one row per cell placement and seed.
+        level: significance level.
 
     Returns:
-        Sentences in print order: missing numbers, clients without nodes, tests, average ranks, paired differences.
+        A phrase in parentheses.
     """
-    if frame.empty:
-        return ["No record matches this table's filter."]
-    return [
-        *_reasons(spec, cells),
-        *_clients(spec, frame),
-        *_separable(spec, unit, cells),
-        *_ranking(spec, unit, cells),
-        *_pairs(spec, unit, cells),
-    ]
-
-
-def _name(spec: Mapping[str, Any], cell: TableCell) -> str:
-    """Return the row and column values of a cell in one line."""
-    fields = [name for name in FIELDS if name in (*spec["rows"], *spec["columns"])]
-    return titled(fields, [cell.place[name] for name in fields])
-
-
-def _reasons(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
-    alike: dict[str, list[TableCell]] = {}
-    for cell in (cell for row in cells for cell in row):
-        if cell.detail and cell.place:
-            alike.setdefault(cell.detail, []).append(cell)
-    known = [f"{_places(spec, group)}: {detail}." for detail, group in alike.items()]
-    if len(known) > MOST_REASONS:
-        return [*known[:MOST_REASONS], f"{len(known) - MOST_REASONS} more cells without a number: see runs.parquet."]
-    return known
-
-
-def _places(spec: Mapping[str, Any], cells: list[TableCell]) -> str:
-    """Return the places of cells with the same reason; beyond `MOST_PLACES`, the number of cells per dataset."""
-    if len(cells) <= MOST_PLACES:
-        return "; ".join(_name(spec, cell) for cell in cells)
-    counts = Counter(cell.place["dataset"] for cell in cells)
-    return "; ".join(f"{dataset}, {count} cell{'s' * (count > 1)}" for dataset, count in counts.items())
-
-
-def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
-    if not {"evaluated", "of"} <= set(frame.columns):
-        return []
-    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
-    short = frame[frame["evaluated"] < frame["of"]]
-    lines = []
-    for key, group in short.groupby(fields or ["dataset"], sort=False):
-        place = titled(fields or ["dataset"], key)
-        low, high, of = int(group["evaluated"].min()), int(group["evaluated"].max()), int(group["of"].max())
-        lines.append(f"{place}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
-    return lines
-
-
-def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
-    """Return how many cells the test separates from the best, which shows that a table without marks was tested."""
-    level = spec.get("separable")
-    rivals = [cell for row in cells for cell in row if competes(cell) and cell.mean is not None]
-    if level is None or unit.better is None or len(rivals) < 2:
-        return []
-    tests = [cell.against_best for cell in rivals if cell.against_best]
-    apart = sum(test.p < level for test in tests)
-    line = f"Separable from the best {_test(level)}: {apart} of {len(tests)} cells"
-    untested = sum(not cell.best and cell.against_best is None for cell in rivals)
-    return [line + (f"; {untested} more have no rival or fewer than two common seeds." if untested else ".")]
-
-
-def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
-    """Return average ranks over the problems in which every competing method has a number; none for mixed devices."""
-    names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
-    rivals = [cell for row in cells for cell in row if cell.place and not cell.place["centralised"]]
-    if unit.better is None or not names or len({cell.place["device"] for cell in rivals if cell.mean is not None}) > 1:
-        return []
-    entrants: dict[str, dict[tuple[Any, ...], float | None]] = {}
-    for cell in rivals:
-        *context, own = [str(cell.place[name]) for name in names]
-        who = f"{own} ({', '.join(context)})" if context else own
-        entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
-    problems = {key for known in entrants.values() for key in known}
-    shared = sorted((key for key in problems if all(e.get(key) is not None for e in entrants.values())), key=str)
-    if len(entrants) < 2 or len(shared) < 2:
-        return []
-    values = np.array([[entrants[who][key] for who in entrants] for key in shared], dtype=float)
-    by_dataset = mean_ranks(values, [str(key[0]) for key in shared], unit.better)
-    order = sorted(zip(by_dataset.mean(axis=0).tolist(), entrants, strict=True))
-    each = ", each dataset counted once" if 1 < len(by_dataset) < len(shared) else ""
-    line = f"Average rank over {len(shared)} columns{each}: " + ", ".join(f"{who} {rank:.2f}" for rank, who in order)
-    if len(by_dataset) < 2:  # The columns of one dataset are not independent.
-        return [f"{line}."]
-    line += f"; critical difference (Nemenyi, 5 %): {critical_difference(len(entrants), len(by_dataset)):.2f}"
-    test = friedman(-by_dataset)
-    return [line + (f"; Friedman p = {test[1]:.3g}." if test else ".")]
-
-
-def _pairs(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
-    """Return the lead of each single best cell over the second, paired by seed; empty beyond `MOST_PAIRS` problems."""
-    problems: dict[tuple[Any, ...], tuple[list[TableCell], list[TableCell]]] = {}
-    for cell in (cell for column in zip(*cells, strict=True) for cell in column):
-        if cell.best or cell.second:
-            pair = problems.setdefault(tuple(cell.place[name] for name in PROBLEM), ([], []))
-            pair[0 if cell.best else 1].append(cell)
-    parts = []
-    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
-    for key, (best, second) in problems.items():
-        if len(best) == len(second) == 1:
-            lead = paired_differences(best[0].values, second[0].values)
-            if lead is not None and lead.std is not None:
-                digits = spec.get("digits", 1)
-                place = ", ".join(shown(name, key[PROBLEM.index(name)]) for name in fields)
-                sign = "+" if lead.mean >= 0 else "−"
-                parts.append(f"{place} {sign}{abs(lead.mean):.{digits}f} ± {lead.std:.{digits}f}".strip())
-    return [f"Best minus second, paired by seed: {'; '.join(parts)}."] if 0 < len(parts) <= MOST_PAIRS else []
+    return f"(paired t-test over common seeds, Holm-corrected, level {100 * level:g} %)"

@@ -4,12 +4,12 @@ Cells of the same dataset, scheme and number of clients compete, in a column or 
 data and do not compete.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fglbench.evaluation.quantities import Quantity
-from fglbench.evaluation.statistics import PairedTest, holm, paired_test
+from fglbench.evaluation.statistics import PairedTest, Summary, holm, paired_differences, paired_test
 from fglbench.records.study import PROBLEM
 from fglbench.reporting.cells import TableCell
 
@@ -89,3 +89,25 @@ def _tested(rivals: list[TableCell], level: float | None, better: str) -> list[T
         replace(cell, against_best=test, mark=ALIKE if test and test.p >= level and not cell.best else "")
         for cell, test in zip(rivals, tests, strict=True)
     ]
+
+
+def leads(cells: list[list[TableCell]]) -> Iterator[tuple[tuple[Any, ...], Summary]]:
+    """Yield how far the best cell of each problem is ahead of the second, paired by seed.
+
+    Args:
+        cells: [rows][columns], with marks.
+
+    Yields:
+        (dataset, scheme, clients) and the differences over common seeds, for problems with a single best and a single
+        second cell and at least two common seeds.
+    """
+    problems: dict[tuple[Any, ...], tuple[list[TableCell], list[TableCell]]] = {}
+    for cell in (cell for column in zip(*cells, strict=True) for cell in column):
+        if cell.best or cell.second:
+            pair = problems.setdefault(tuple(cell.place[name] for name in PROBLEM), ([], []))
+            pair[0 if cell.best else 1].append(cell)
+    for key, (best, second) in problems.items():
+        if len(best) == len(second) == 1:
+            lead = paired_differences(best[0].values, second[0].values)
+            if lead is not None and lead.std is not None:
+                yield key, lead

@@ -15,6 +15,7 @@ from fglbench.reporting import captions
 from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.frames import as_list, distinct, field_titles, of_mean, select, shown
 from fglbench.reporting.marks import with_marks
+from fglbench.reporting.notes import notes
 from fglbench.reporting.outcomes import OUTCOMES, symbols
 
 Key = tuple[Any, ...]
@@ -62,7 +63,7 @@ def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
         columns=head_columns,
         cells=cells,
         legend=captions.legend(cells, spec.get("separable")),
-        notes=captions.notes(spec, unit, cells, frame),
+        notes=notes(spec, unit, cells, frame),
         data=_data(row_fields, rows, head_columns, cells, tested=spec.get("separable") is not None),
     )
 

@@ -1,0 +1,127 @@
+"""Sentences below a table: missing numbers, tests, average ranks and paired differences."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from fglbench.evaluation.quantities import Quantity
+from fglbench.evaluation.statistics import average_ranks
+from fglbench.records.study import FIELDS, PROBLEM
+from fglbench.reporting.captions import test_of
+from fglbench.reporting.cells import TableCell
+from fglbench.reporting.frames import shown, titled
+from fglbench.reporting.marks import competes, leads
+
+MOST_PLACES = 6
+MOST_REASONS = MOST_PAIRS = 12
+
+
+def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], frame: pd.DataFrame) -> list[str]:
+    """Return the sentences below a table.
+
+    Args:
+        spec: the table's entry in `study.json`.
+        unit: the quantity that the table shows.
+        cells: [rows][columns], with marks.
+        frame: the table's records, one row per cell placement and seed.
+
+    Returns:
+        Sentences in print order: missing numbers, clients without nodes, tests, average ranks, paired differences.
+    """
+    if frame.empty:
+        return ["No record matches this table's filter."]
+    return [
+        *_reasons(spec, cells),
+        *_clients(spec, frame),
+        *_separable(spec, unit, cells),
+        *_ranking(spec, unit, cells),
+        *_pairs(spec, cells),
+    ]
+
+
+def _name(spec: Mapping[str, Any], cell: TableCell) -> str:
+    """Return the row and column values of a cell in one line."""
+    fields = [name for name in FIELDS if name in (*spec["rows"], *spec["columns"])]
+    return titled(fields, [cell.place[name] for name in fields])
+
+
+def _reasons(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
+    alike: dict[str, list[TableCell]] = {}
+    for cell in (cell for row in cells for cell in row):
+        if cell.detail and cell.place:
+            alike.setdefault(cell.detail, []).append(cell)
+    known = [f"{_places(spec, group)}: {detail}." for detail, group in alike.items()]
+    if len(known) > MOST_REASONS:
+        return [*known[:MOST_REASONS], f"{len(known) - MOST_REASONS} more cells without a number: see runs.parquet."]
+    return known
+
+
+def _places(spec: Mapping[str, Any], cells: list[TableCell]) -> str:
+    """Return the places of cells with the same reason; beyond `MOST_PLACES`, the number of cells per dataset."""
+    if len(cells) <= MOST_PLACES:
+        return "; ".join(_name(spec, cell) for cell in cells)
+    counts = Counter(cell.place["dataset"] for cell in cells)
+    return "; ".join(f"{dataset}, {count} cell{'s' * (count > 1)}" for dataset, count in counts.items())
+
+
+def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
+    if not {"evaluated", "of"} <= set(frame.columns):
+        return []
+    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    short = frame[frame["evaluated"] < frame["of"]]
+    lines = []
+    for key, group in short.groupby(fields or ["dataset"], sort=False):
+        place = titled(fields or ["dataset"], key)
+        low, high, of = int(group["evaluated"].min()), int(group["evaluated"].max()), int(group["of"].max())
+        lines.append(f"{place}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
+    return lines
+
+
+def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
+    """Return how many cells the test separates from the best, which shows that a table without marks was tested."""
+    level = spec.get("separable")
+    rivals = [cell for row in cells for cell in row if competes(cell) and cell.mean is not None]
+    if level is None or unit.better is None or len(rivals) < 2:
+        return []
+    tests = [cell.against_best for cell in rivals if cell.against_best]
+    apart = sum(test.p < level for test in tests)
+    line = f"Separable from the best {test_of(level)}: {apart} of {len(tests)} cells"
+    untested = sum(not cell.best and cell.against_best is None for cell in rivals)
+    return [line + (f"; {untested} more have no rival or fewer than two common seeds." if untested else ".")]
+
+
+def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
+    """Return average ranks over the problems in which every competing method has a number; none for mixed devices."""
+    names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
+    rivals = [cell for row in cells for cell in row if cell.place and not cell.place["centralised"]]
+    if unit.better is None or not names or len({cell.place["device"] for cell in rivals if cell.mean is not None}) > 1:
+        return []
+    entrants: dict[str, dict[tuple[Any, ...], float | None]] = {}
+    for cell in rivals:
+        *context, own = [str(cell.place[name]) for name in names]
+        who = f"{own} ({', '.join(context)})" if context else own
+        entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
+    found = average_ranks(entrants, unit.better)
+    if found is None:
+        return []
+    each = ", each dataset counted once" if 1 < found.datasets < found.columns else ""
+    order = ", ".join(f"{who} {rank:.2f}" for who, rank in found.order)
+    line = f"Average rank over {found.columns} columns{each}: {order}"
+    if found.critical_difference is None:
+        return [f"{line}."]
+    line += f"; critical difference (Nemenyi, 5 %): {found.critical_difference:.2f}"
+    return [line + ("." if found.friedman_p is None else f"; Friedman p = {found.friedman_p:.3g}.")]
+
+
+def _pairs(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
+    """Return the lead of each single best cell over the second, paired by seed; empty beyond `MOST_PAIRS` problems."""
+    parts = []
+    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    digits = spec.get("digits", 1)
+    for key, lead in leads(cells):
+        place = ", ".join(shown(name, key[PROBLEM.index(name)]) for name in fields)
+        sign = "+" if lead.mean >= 0 else "−"
+        parts.append(f"{place} {sign}{abs(lead.mean):.{digits}f} ± {lead.std:.{digits}f}".strip())
+    return [f"Best minus second, paired by seed: {'; '.join(parts)}."] if 0 < len(parts) <= MOST_PAIRS else []
