@@ -82,8 +82,8 @@ class Method(base.Method):
     needs_classes = True
     strictly_above = False  # whether similar clients have a cosine above epsilon, not only at least epsilon
 
-    def __new__(cls, settings: ComponentSettings, *arguments: Any) -> "Method":
-        return super().__new__(PublicVariant if getattr(settings, "variant", None) == "public" else cls)
+    def __new__(cls, settings: Settings, *arguments: Any) -> "Method":
+        return super().__new__(PublicVariant if settings.variant == "public" else cls)
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench.errors import StorageError
 from fglbench.records.metrics import EVALUATE_VERSION
-from fglbench.records.study import FRAMES, read_study
+from fglbench.records.study import FRAMES, STUDY, read_study
 from fglbench.storage import read_json, replacing_directory, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INDEX = "cells.json"
-_RECORDS = (*(f"{name}.parquet" for name in FRAMES), "study.json")
+_RECORDS = (*(f"{name}.parquet" for name in FRAMES), STUDY)
 _SETTLED = ("ok", "diverged", "not_applicable")  # outcomes that a new run would repeat; failures are not final
 
 
@@ -40,7 +40,7 @@ def archived_cells(folder: Path | None) -> dict[str, Path]:
         StorageError: `cells.json` or `study.json` of an archive is missing or unreadable.
     """
     found = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
-    known = [path for path in found if read_json(path / "study.json").get("evaluate_version", 1) == EVALUATE_VERSION]
+    known = [path for path in found if read_json(path / STUDY).get("evaluate_version", 1) == EVALUATE_VERSION]
     return {cell: path for path in known for cell in read_json(path / INDEX)}
 
 
@@ -80,7 +80,7 @@ def archive(records: Path, folder: Path) -> list[str]:
         for name, frame in frames.items():
             kept = frame[frame["cell"].isin(cells)] if "cell" in frame else frame
             kept.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
-        write_json(temporary / "study.json", study.settings)
+        write_json(temporary / STUDY, study.settings)
         write_json(temporary / INDEX, cells)
     return cells
 

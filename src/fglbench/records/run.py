@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,9 @@ from fglbench.storage import hash_file
 RECORD = "run.json"
 TRIED_AGAIN = ("failed", "oom", "timeout")
 """The outcomes that count as unfinished: a job that runs again retries them."""
+
+NOT_RUN: Final = "not_run"
+"""The state of a seed without results, because its data or its partition is missing."""
 
 State = Literal["ok", "diverged", "oom", "timeout", "failed", "not_applicable", "not_run"]
 

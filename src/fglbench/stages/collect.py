@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,8 @@ from fglbench.partition.split import OF_ANY_TASK
 from fglbench.records.archive import Archive, load_archives
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.metrics import EVALUATE_VERSION, METRICS, Means, Metrics
-from fglbench.records.run import RECORD, Outcome, RunRecord
+from fglbench.records.run import NOT_RUN, RECORD, Outcome, RunRecord
+from fglbench.records.study import STUDY
 from fglbench.stages.drawings import drawings
 from fglbench.storage import read_json, read_npz, replacing, write_json
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of, task_of
@@ -58,7 +59,6 @@ RUN_COLUMNS = {
     "participation": "float64",
     "local_epochs": "int64",
 }
-NOT_RUN: Final = "not_run"
 _RUN_METRICS = (
     "train_seconds",
     "server_seconds",
@@ -121,7 +121,7 @@ def collect(
     _write_parquet(folder / "drawings.parquet", drawings(expansion, results, archive.drawings))
     outcomes = Counter(str(own.metrics.outcome.state) if own else NOT_RUN for own in loaded.values())
     outcomes += Counter(archive.runs[cell]["outcome"].iloc[0] for cell in reused)
-    write_json(folder / "study.json", _study(expansion, name, results, loaded, archive, dict(outcomes), len(reused)))
+    write_json(folder / STUDY, _study(expansion, name, results, loaded, archive, dict(outcomes), len(reused)))
     return dict(outcomes)
 
 

@@ -8,18 +8,17 @@ import numpy as np
 
 from fglbench.errors import StorageError
 from fglbench.evaluation.metrics import means, weighted_mean
-from fglbench.partition.ratios import TEST, TRAIN, VAL
+from fglbench.partition.split import ROLES
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.graph import read_labels
 from fglbench.records.metrics import Metrics, Reading
-from fglbench.records.run import RECORD, Outcome, RunRecord
+from fglbench.records.run import NOT_RUN, RECORD, Outcome, RunRecord
 from fglbench.records.split import check_split, split_checksum
 from fglbench.storage import MAKE_AGAIN, read_npz
 from fglbench.tasks import task_of
 from fglbench.tasks.base import Targets, Task
 
 READINGS = ("val", "last", "test")
-ROLES = {"train": TRAIN, "val": VAL, "test": TEST}
 
 Arrays = dict[str, np.ndarray]
 
@@ -54,7 +53,7 @@ def record_not_run(seeds: Mapping[int, str], folder: Path) -> None:
         folder: where `seed<k>/metrics.json` is written.
     """
     for seed, reason in seeds.items():
-        outcome = Outcome(state="not_run", round=None, reason=reason)
+        outcome = Outcome(state=NOT_RUN, round=None, reason=reason)
         Metrics(outcome=outcome, readings={}).write(Path(folder) / f"seed{seed}")
 
 

@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from fglbench.records.study import StudyRecord, read_study
+from fglbench.records.study import STUDY, StudyRecord, read_study
 from fglbench.reporting.terminal import to_text
 from fglbench.stages.tables import study_sheets
 from fglbench.storage import read_json
@@ -23,7 +23,7 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
         The text; empty if the study is not collected yet.
     """
     records = results / "studies" / study
-    if not (records / "study.json").exists():
+    if not (records / STUDY).exists():
         return ""
     loaded = read_study(records)
     width = shutil.get_terminal_size((120, 24)).columns

@@ -22,10 +22,13 @@ from typing import Any
 
 from fglbench.errors import FglbenchError
 from fglbench.records.component_files import own_files
-from fglbench.records.run import Machine, State
+from fglbench.records.federation import split_of
+from fglbench.records.run import Machine, Outcome, State, is_complete
 from fglbench.runtime.child import Ended, run_in_child
+from fglbench.stages.run_folder import write_run
 from fglbench.stages.train import fewer_clients
 from fglbench.stages.train_child import work
+from fglbench.storage import exclusive
 
 _TOLD_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -160,11 +163,6 @@ def _record(
     files: dict[str, str] | None,
 ) -> None:
     """Write the record of a seed for its ended child, unless another job has finished the seed."""
-    from fglbench.records.federation import split_of
-    from fglbench.records.run import Outcome, is_complete
-    from fglbench.stages.run_folder import write_run
-    from fglbench.storage import exclusive
-
     assert run.seed is not None
     split = split_of(preprocessed_folder / f"seed{run.seed}")
     own = folder / f"seed{run.seed}"

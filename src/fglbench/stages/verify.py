@@ -22,11 +22,12 @@ from fglbench.config.identity import seeds_of
 from fglbench.errors import StorageError
 from fglbench.records.checksums import CHECKSUMS
 from fglbench.records.federation import FILE, is_unharmed
+from fglbench.records.metrics import METRICS
 from fglbench.records.run import RECORD
 from fglbench.stages.job import NOT_RUN
 from fglbench.storage import exclusive, hash_file, hash_npz, read_json, read_npz
 
-_STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": "metrics.json"}
+_STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": METRICS}
 """The stages with seeds, in their order, and the file that each stage writes last for a seed."""
 
 _SEED = re.compile(r"seed\d+")

@@ -10,12 +10,11 @@ from typing import Any
 import pandas as pd
 
 from fglbench.errors import StorageError
-from fglbench.records.run import RECORD, RunRecord
+from fglbench.records.run import NOT_RUN, RECORD, RunRecord
 from fglbench.records.study import FIELDS, StudyRecord
 from fglbench.storage import fingerprint
 from fglbench.tasks import DEFAULT_TASK
 
-NOT_RUN = "not_run"
 CURVES = ("train_loss", "val_score", "test_score", "bytes_up")
 LONGEST_PARAMETER = 250
 
