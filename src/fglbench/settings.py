@@ -6,6 +6,7 @@ integers such as `VERSION`. The workflow reads both while Snakemake parses it, b
 Python, and nothing else.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -122,7 +123,7 @@ class Propagation:
         return spec
 
     @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> "Propagation":
+    def from_spec(cls, spec: Mapping[str, Any]) -> "Propagation":
         """Read the request from a specification.
 
         Args:
@@ -131,7 +132,7 @@ class Propagation:
         Returns:
             The request; missing keys have their defaults.
         """
-        own = {name: spec[name] for name in cls.__dataclass_fields__ if name in spec}
-        if isinstance(own.get("combine"), list):
-            own["combine"] = tuple(own["combine"])
-        return cls(**own)
+        values = {name: spec[name] for name in cls.__dataclass_fields__ if name in spec}
+        if isinstance(values.get("combine"), list):
+            values["combine"] = tuple(values["combine"])
+        return cls(**values)

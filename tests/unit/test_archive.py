@@ -80,9 +80,11 @@ def test_a_cell_shown_in_several_columns_is_read_once(tmp_path):
 def test_archived_weights_are_of_the_reading_that_they_were_archived_for():
     runs = pd.DataFrame({"metric": ["train_seconds", "selected_round"], "value": [9.0, 3.0]})
     weights = pd.DataFrame({"client": [0, 1], "weights": [[0.5, 0.5], [0.1, 0.9]], "round": 3})
-    archived = Archive({"aa": runs}, {"aa": pd.DataFrame({"round": range(10)})}, mixing={"aa": weights})
-    assert [len(found) for found in archived.mixing_at("aa", "val")] == [2]
-    assert archived.mixing_at("aa", "last") == archived.mixing_at("aa", "test") == archived.mixing_at("bb", "val") == []
+    curve = pd.DataFrame({"round": range(10)})
+    archived = Archive({"aa": runs, "bb": runs}, {"aa": curve, "bb": curve}, mixing={"aa": weights})
+    assert [len(frame) for name, frame in archived.frames_of("aa", "val") if name == "mixing"] == [2]
+    without = [archived.frames_of("aa", "last"), archived.frames_of("aa", "test"), archived.frames_of("bb", "val")]
+    assert [[name for name, _ in frames] for frames in without] == [["runs", "curves"]] * 3
 
 
 def test_nothing_is_published_where_there_is_no_folder(tmp_path):

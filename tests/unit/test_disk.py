@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from fglbench.errors import DiskError, PartitionError
 from fglbench.reporting.figures import save
-from fglbench.stages.collect import _write_parquet
+from fglbench.stages.collect import write_parquet
 from fglbench.stages.download import download
 from fglbench.storage import (
     check_writable,
@@ -63,7 +63,7 @@ def json_(path: Path) -> None:
 
 
 def parquet(path: Path) -> None:
-    _write_parquet(path, pd.DataFrame({"x": LARGE}))
+    write_parquet(path, pd.DataFrame({"x": LARGE}))
 
 
 def safetensors(path: Path) -> None:

@@ -122,14 +122,14 @@ def test_a_crash_is_an_outcome_and_is_tried_again_alone(tmp_path: Path, harm: st
     assert again[1] == second
 
 
-@pytest.mark.parametrize("on_card", [True, False])
-def test_after_a_failure_on_a_card_the_next_seed_has_another_process(tmp_path: Path, on_card: bool):
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_after_a_failure_on_a_card_the_next_seed_has_another_process(tmp_path: Path, on_gpu: bool):
     """A failed assertion on the card would fail it as well; here the failure is said to be of a card."""
     seen = tmp_path / "seen"
-    says = f"import fglbench.stages.train as t; t._may_have_spoilt = lambda record: {on_card}"
+    says = f"import fglbench.stages.train as t; t._gpu_may_have_failed = lambda record: {on_gpu}"
     harm = f"{says}; open({str(seen)!r}, 'a').write(f'{{os.getpid()}} '); raise RuntimeError('assert')"
     assert states(Job(tmp_path, harm, once=False).run()) == ["failed", "failed"]
-    assert len(set(seen.read_text().split())) == (2 if on_card else 1)
+    assert len(set(seen.read_text().split())) == (2 if on_gpu else 1)
 
 
 def test_a_seed_that_takes_too_long_is_ended(tmp_path: Path):
@@ -162,7 +162,7 @@ def test_where_one_client_at_a_time_is_too_much_the_cell_is_out_of_memory(tmp_pa
     assert [record["chunk_clients"] for record in records] == [1, 1]
     assert "allocate memory" in records[0]["outcome"]["reason"]
     job.marker.unlink()
-    assert job.run(memory_limit_mb=1000, tried_again=("failed",)) == records
+    assert job.run(memory_limit_mb=1000, retried=("failed",)) == records
     assert states(job.run(memory_limit_mb=1000)) == ["ok", "ok"]
 
 

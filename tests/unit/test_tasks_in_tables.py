@@ -107,7 +107,7 @@ def test_one_study_has_tables_and_figures_of_nodes_and_of_links(tmp_path: Path) 
     of_gta = runs[(runs["label"] == "fedgta") & (runs["dataset"] == "links")]
     assert set(of_gta["outcome"]) == {"not_applicable"}
     assert all(
-        "reads predictions as classes, which the task link-prediction has not" in why for why in of_gta["reason"]
+        "reads predictions as classes, which the task link-prediction does not have" in why for why in of_gta["reason"]
     )
     make_figures(tmp_path / "records", tmp_path / "figures")
     assert (tmp_path / "figures" / "f.png").stat().st_size > 0
@@ -116,7 +116,7 @@ def test_one_study_has_tables_and_figures_of_nodes_and_of_links(tmp_path: Path) 
 def test_identity_features_are_refused_where_their_parameters_would_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fglbench.runtime.memory.memory_mb", lambda device: 64)
+    monkeypatch.setattr("fglbench.stages.attempt.memory_mb", lambda device: 64)
     features = {"protocol": {"features": "identity"}, "backbones": [{"name": "mlp", "hidden": 512}]}
     sbm = {"datasets": [{"name": "sbm", "nodes": 20_000, "classes": 3, "average_degree": 2.0, "features": 4}]}
     done = run_cell(values(**features, **sbm), tmp_path)

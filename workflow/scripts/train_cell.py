@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fglbench.records.component_files import changes, own_files
-from fglbench.records.run import RECORD, TRIED_AGAIN, RunRecord, failed_seeds
+from fglbench.records.run import RECORD, RETRIED, RunRecord, failed_seeds
 from fglbench.registry import use_folders
 from fglbench.stages.failures import note, only_failed
 from fglbench.stages.job import finish, logged, not_run_seeds
@@ -25,7 +25,7 @@ with logged(snakemake.log[0]) as say:
         threads=snakemake.threads,
         log=snakemake.log[0],
         components=snakemake.params.components,
-        tried_again=("failed",) if only_failed(output, attempt) else TRIED_AGAIN,
+        retried=("failed",) if only_failed(output, attempt) else RETRIED,
         trust=snakemake.params.trust,
         **snakemake.params.options,
     )

@@ -7,8 +7,9 @@ the specification. Both leave out the labels that users give, so two studies tha
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
+from fglbench.records.specs import Specs
 from fglbench.storage import fingerprint
 
 Spec = dict[str, Any]
@@ -83,14 +84,15 @@ class Cell:
         return fingerprint({**self.specs, "seed": self.seed}, digits=16)
 
     @property
-    def specs(self) -> dict[str, Spec]:
+    def specs(self) -> Specs:
         """All specifications by part, as a training job needs them."""
-        return {
+        parts = {
             "dataset": self.dataset.spec,
             "partition": self.partition.spec,
             "prepared": self.preprocessed.spec,
             "method": self.method.spec,
         }
+        return cast(Specs, parts)
 
     def folder(self, stage: str) -> str:
         """Return the cell's folder for a stage.

@@ -5,7 +5,7 @@ everything that determines the numbers of a cell. So any study may reuse the arc
 running it again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -105,21 +105,27 @@ class Archive:
     mixing: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     drawings: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
-    def mixing_at(self, cell: str, reading: str) -> "list[pd.DataFrame]":
-        """Return the mixing weights of a cell in the round of a reading.
+    def frames_of(self, cell: str, reading: str) -> "Iterator[tuple[str, pd.DataFrame]]":
+        """Return the frames of a cell.
 
         Args:
             cell: the cell's id.
-            reading: "val" or "last"; others have no archived weights.
+            reading: whose mixing weights are wanted: "val" or "last"; others have no archived weights.
 
-        Returns:
-            One frame with a row per client; empty if the archived weights are of another round or there are none.
+        Yields:
+            Pairs of a name ("runs", "curves" or "mixing") and a frame; only "runs" is there for every cell.
         """
-        if cell not in self.mixing:
-            return []
+        yield "runs", self.runs[cell]
+        if cell in self.curves:
+            yield "curves", self.curves[cell]
+        if cell in self.mixing and self._mixing_is_of(cell, reading):
+            yield "mixing", self.mixing[cell]
+
+    def _mixing_is_of(self, cell: str, reading: str) -> bool:
+        """Return whether the archived mixing weights of a cell are of the round of a reading."""
         runs, curve = self.runs[cell], self.curves[cell]
         rounds = {"val": runs.loc[runs["metric"] == "selected_round", "value"].max(), "last": curve["round"].max()}
-        return [self.mixing[cell]] if self.mixing[cell]["round"].iloc[0] == rounds.get(reading) else []
+        return bool(self.mixing[cell]["round"].iloc[0] == rounds.get(reading))
 
 
 def load_archives(folders: Iterable[Path]) -> Archive:

@@ -4,9 +4,10 @@ Built-in components have no hash here: their VERSION identifies them, and a gold
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from fglbench import registry
+from fglbench.records.specs import Specs
 from fglbench.storage import hash_file
 
 KEY = "component_files"
@@ -30,11 +31,11 @@ def own_file(kind: str, name: str) -> dict[str, str]:
     return {f"{kind} {name}": hash_file(path)} if path else {}
 
 
-def own_files(specs: Mapping[str, Any]) -> dict[str, str]:
+def own_files(specs: Specs) -> dict[str, str]:
     """Compute the hashes of all users' component files that a cell uses.
 
     Args:
-        specs: see `stages.train.train`.
+        specs: see `records.specs.Specs`.
 
     Returns:
         The SHA-256 by "<kind> <name>"; empty if all components are built in.

@@ -3,17 +3,18 @@
 from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from fglbench.errors import StorageError
 from fglbench.records.base import Record
 from fglbench.records.component_files import changes
+from fglbench.records.specs import Specs
 from fglbench.storage import hash_file
 
 RECORD = "run.json"
-TRIED_AGAIN = ("failed", "oom", "timeout")
+RETRIED = ("failed", "oom", "timeout")
 """The outcomes that count as unfinished: a job that runs again retries them."""
 
 NOT_RUN: Final = "not_run"
@@ -63,8 +64,8 @@ class Machine(BaseModel):
 
     Attributes:
         device: the device.
-        threads: see `stages.train.train`.
-        mode: see `stages.train.train`.
+        threads: see `stages.options.TrainingOptions`.
+        mode: see `stages.options.TrainingOptions`.
         versions: the version of torch, because only the process that trains has imported torch.
         chunk_clients: number of clients trained at once.
         clients: number of clients of the federation; not part of the record.
@@ -105,8 +106,8 @@ class RunRecord(Record):
         host: name of the machine.
         cores: number of processor cores of the machine.
         device: the device of training.
-        threads: see `stages.train.train`.
-        mode: see `stages.train.train`.
+        threads: see `stages.options.TrainingOptions`.
+        mode: see `stages.options.TrainingOptions`.
         chunk_clients: number of clients trained at once.
         split: checksum of the split.
         component_files: hashes of the user's component files; None: the record does not contain them.
@@ -118,7 +119,7 @@ class RunRecord(Record):
 
     cell: str
     seed: int
-    settings: dict[str, Any]
+    settings: Annotated[Specs, SkipValidation]
     outcome: Outcome
     rounds_run: int = 0
     client_rounds: list[int] = Field(default_factory=list)
@@ -174,12 +175,12 @@ def is_complete(
     cell: str,
     split: str | None,
     files: Mapping[str, str] | None = None,
-    tried_again: Collection[str] = TRIED_AGAIN,
+    retried: Collection[str] = RETRIED,
 ) -> bool:
     """Return whether a run folder contains the complete record of a cell, and all files of the record unaltered.
 
     A run that failed with an error, ran out of memory or reached its time limit counts as unfinished by default, so a
-    job that runs again retries it. A job that retries only failed runs passes a smaller `tried_again`; the other two
+    job that runs again retries it. A job that retries only failed runs passes a smaller `retried`; the other two
     then count as finished.
 
     Args:
@@ -187,7 +188,7 @@ def is_complete(
         cell: the cell's id.
         split: checksum of the split that the run must have used; None only matches a record without one.
         files: hashes of the user's component files that the run must have used; None: any.
-        tried_again: the outcomes that count as unfinished.
+        retried: the outcomes that count as unfinished.
 
     Returns:
         False if the seed must be trained.
@@ -197,7 +198,7 @@ def is_complete(
         return (
             record.cell == cell
             and record.split == split
-            and record.outcome.state not in tried_again
+            and record.outcome.state not in retried
             and not changes(record.component_files, files or {})
             and all(hash_file(folder / name) == digest for name, digest in record.files.items())
         )

@@ -11,7 +11,7 @@ client graphs without validation and test nodes, on which models are trained (as
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,9 @@ from fglbench.partition.links import Pairs
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
 from fglbench.records.federation import FILE, is_current, read_federation, save_federation
+from fglbench.records.graph import CARD as GRAPH_CARD
 from fglbench.records.graph import load_graph, read_features
+from fglbench.records.specs import ResolvedPreprocessing
 from fglbench.records.split import Split, load_split
 from fglbench.settings import Propagation
 from fglbench.storage import exclusive, read_json
@@ -74,7 +76,9 @@ def chosen_features(features: np.ndarray | sp.csr_matrix, kind: str) -> np.ndarr
     return row_normalised(features) if kind == "row" else features
 
 
-def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], seeds: list[int], folder: Path) -> None:
+def preprocess(
+    graph_folder: Path, split_folder: Path, spec: ResolvedPreprocessing, seeds: list[int], folder: Path
+) -> None:
     """Write `seed<k>/federation.npz` for each seed, and keep files that were made from the same split and graph.
 
     Args:
@@ -94,8 +98,8 @@ def preprocess(graph_folder: Path, split_folder: Path, spec: dict[str, Any], see
             split = load_split(source)
             arrays = federation_arrays(graph, split, spec)
             if spec.get("setting") == "inductive":
-                own = federation_arrays(graph, training_split(split), spec)
-                arrays |= {f"{TRAINING}{name}": array for name, array in own.items()}
+                training = federation_arrays(graph, training_split(split), spec)
+                arrays |= {f"{TRAINING}{name}": array for name, array in training.items()}
             save_federation(target, arrays, source, graph_folder)
 
 
@@ -116,7 +120,7 @@ def training_split(split: Split) -> Split:
     return Split(split.nodes[kept], ptr, split.role[kept], copy=copy)
 
 
-def federation_arrays(graph: Graph, split: Split, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+def federation_arrays(graph: Graph, split: Split, spec: ResolvedPreprocessing) -> dict[str, np.ndarray]:
     """Compute the arrays of the client graphs of one seed.
 
     Args:
@@ -172,7 +176,7 @@ def _filled(x: np.ndarray | sp.csr_matrix) -> np.ndarray:
     return x if isinstance(x, np.ndarray) else x.toarray()
 
 
-def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: dict[str, Any]) -> "Federation":
+def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: ResolvedPreprocessing) -> "Federation":
     """Load the federation of one seed for training.
 
     Args:
@@ -188,11 +192,13 @@ def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: dict[st
     whole = _federation(arrays, graph_folder, spec)
     if spec.get("setting") != "inductive":
         return whole
-    own = {name.removeprefix(TRAINING): array for name, array in arrays.items() if name.startswith(TRAINING)}
-    return replace(_federation(own, graph_folder, spec), evaluated=whole)
+    training = {name.removeprefix(TRAINING): array for name, array in arrays.items() if name.startswith(TRAINING)}
+    return replace(_federation(training, graph_folder, spec), evaluated=whole)
 
 
-def load_global_test(graph_folder: Path, preprocessed_folder: Path, spec: dict[str, Any], kind: str) -> "Federation":
+def load_global_test(
+    graph_folder: Path, preprocessed_folder: Path, spec: ResolvedPreprocessing, kind: str
+) -> "Federation":
     """Load the graph of the global test as a federation of one client, whose test nodes are the tested nodes.
 
     Args:
@@ -226,7 +232,7 @@ def load_global_test(graph_folder: Path, preprocessed_folder: Path, spec: dict[s
     return _federation(federation_arrays(graph, split, spec), graph_folder, spec)
 
 
-def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[str, Any]) -> "Federation":
+def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: ResolvedPreprocessing) -> "Federation":
     """Return the federation of stored arrays."""
     from fglbench.federation.federation import Federation
 
@@ -248,7 +254,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: dict[st
         ptr=arrays["ptr"],
         labels=arrays["labels"],
         role=arrays["role"],
-        classes=read_json(graph_folder / "graph.json")["classes"],
+        classes=read_json(graph_folder / GRAPH_CARD)["classes"],
         adjacency=_adjacency(arrays, operator),
         x=features if x is None else x,
         made={request: made},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fglbench import __version__
 from fglbench.federation.schedule import LocalPrivacy
 from fglbench.records.run import Machine, Outcome, RunRecord
+from fglbench.records.specs import Specs
 from fglbench.storage import hash_file, replacing_directory, write_npz
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _RECORDED = ("numpy", "scipy", "torch-geometric", "ogb", "pymetis", "python-louv
 
 def write_run(
     folder: Path,
-    specs: dict[str, Any],
+    specs: Specs,
     seed: int,
     cell: str,
     result: "Result | None",
@@ -36,7 +37,7 @@ def write_run(
 
     Args:
         folder: of the seed.
-        specs: see `stages.train.train`.
+        specs: the specifications of the cell.
         seed: the cell seed.
         cell: the cell id.
         result: of the training loop; None if the loop did not end.
@@ -58,7 +59,7 @@ def write_run(
             import numpy as np
 
             rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
-            weights = {f"{reading}_weights": own for reading, own in result.weights.items()}
+            weights = {f"{reading}_weights": weights for reading, weights in result.weights.items()}
             write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **weights, **result.scores})
             _write_checkpoint(temporary / "checkpoint.safetensors", result)
         record = RunRecord(

@@ -1,6 +1,7 @@
-"""Supervise a training job: start the process that trains, and record how a seed ended if that process ended with it.
+"""Supervise training: in a child process, whose crash is the outcome of one seed, or in this process.
 
-The supervisor itself trains nothing, so a cell that crashes, or exceeds its memory or time, cannot end the study.
+A job of the workflow uses `train_supervised`. The supervisor itself trains nothing, so a cell that crashes, or exceeds
+its memory or time, cannot end the study.
 
     seed exceeds its time limit    outcome `timeout`; the process is killed, and the next seed follows
     memory runs out, or SIGKILL    the seed is retried with half the clients at once, down to one client; then `oom`
@@ -10,10 +11,15 @@ The supervisor itself trains nothing, so a cell that crashes, or exceeds its mem
 
 If the child was asked to stop (SIGTERM, for example by a scheduler), nothing is recorded. The job ends with an error
 and is retried as a whole. This module does not import torch, so the second process costs only its start.
+
+`train_here` trains in this process: for searches, which train many short cells, and for debuggers. It retries with
+fewer clients at once too. Numbers do not depend on the clients at once.
 """
 
+import gc
 import resource
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,9 +30,10 @@ from fglbench.errors import FglbenchError
 from fglbench.records.component_files import own_files
 from fglbench.records.federation import split_of
 from fglbench.records.run import Machine, Outcome, State, is_complete
+from fglbench.records.specs import Specs
 from fglbench.runtime.child import Ended, run_in_child
 from fglbench.stages.run_folder import write_run
-from fglbench.stages.train import fewer_clients
+from fglbench.stages.train import TooManyClientsError, fewer_clients, see, train
 from fglbench.stages.train_child import work
 from fglbench.storage import exclusive
 
@@ -46,7 +53,7 @@ class _Run:
     since: float = 0.0
     finished: list[int] = field(default_factory=list)
     memory: str | None = None
-    spoilt: bool = False
+    gpu_failed: bool = False
     ended: Ended = field(default_factory=Ended)
 
     def take(self, event: dict[str, Any]) -> None:
@@ -58,13 +65,13 @@ class _Run:
             self.seed = None
         self.machine = Machine.model_validate(self.machine.model_dump() | event.get("machine", {}))
         self.memory = event.get("out_of_memory", self.memory)
-        self.spoilt = event.get("spoilt", self.spoilt)
+        self.gpu_failed = event.get("gpu_failed", self.gpu_failed)
 
 
 def train_supervised(
     graph_folder: Path,
     preprocessed_folder: Path,
-    specs: dict[str, Any],
+    specs: Specs,
     cells: dict[int, str],
     folder: Path,
     *,
@@ -80,7 +87,7 @@ def train_supervised(
     Args:
         graph_folder: result of download.
         preprocessed_folder: result of preprocess.
-        specs: see `stages.train.train`.
+        specs: the specifications of the cell.
         cells: the cell id of each seed.
         folder: where `seed<k>` is written.
         components: folders with the user's own components.
@@ -93,13 +100,13 @@ def train_supervised(
     Raises:
         TrainingError: the process could not do its work, or was asked to stop. Finished seeds are kept.
     """
-    left = dict(cells)
-    while left:
+    unfinished = dict(cells)
+    while unfinished:
         request = {
             "graph_folder": str(graph_folder),
             "preprocessed_folder": str(preprocessed_folder),
             "specs": specs,
-            "cells": list(left.items()),
+            "cells": list(unfinished.items()),
             "folder": str(folder),
             "components": list(components),
             "jobs_per_card": jobs_per_card,
@@ -108,26 +115,54 @@ def train_supervised(
         }
         run = _run_child(request, None if timeout_min is None else 60 * timeout_min)
         for seed in run.finished:
-            del left[seed]
-        if not left:
+            del unfinished[seed]
+        if not unfinished:
             return
-        if run.spoilt:
+        if run.gpu_failed:
             continue
         if run.ended.error is not None:
             raise TrainingError(run.ended.error)
         if run.seed is None or (-run.ended.status in _TOLD_TO_STOP and not run.ended.overdue):
             raise TrainingError(
-                f"the training process {run.ended} without a seed's being to blame; see {log}. Finished "
-                "seeds are kept; the same command goes on."
+                f"the training process {run.ended}, and no single seed caused it; see {log}. Finished seeds are "
+                "kept. Run the same command again to train the others."
             )
         state, reason = _outcome(run, timeout_min)
         fewer = fewer_clients(run.machine) if state == "oom" else None
         if fewer is not None:
-            print(f"seed {run.seed}: {reason}; again with {fewer} clients at once", flush=True)
+            print(TooManyClientsError(run.seed, reason, fewer), flush=True)
             options["chunk_clients"] = fewer
             continue
         files = own_files(specs) if options.get("trust") != "warn" else None
-        _record(run, state, f"{reason} (log: {log})", preprocessed_folder, specs, left.pop(run.seed), folder, files)
+        cell = unfinished.pop(run.seed)
+        _record(run, state, f"{reason}{see(log)}", preprocessed_folder, specs, cell, folder, files)
+
+
+def train_here(*arguments: Any, **options: Any) -> None:
+    """Train the seeds of a cell in this process. If memory runs out, retry with half the clients at once.
+
+    Args:
+        arguments: positional arguments of `stages.train.train`.
+        options: keyword arguments of `stages.train.train`.
+
+    Raises:
+        StorageError: see `stages.train.train`.
+    """
+    while True:
+        try:
+            return train(*arguments, **options)
+        except TooManyClientsError as error:
+            print(error, flush=True)
+            options["chunk_clients"] = error.fewer
+        _free_memory()
+
+
+def _free_memory() -> None:
+    """Free memory that no tensor uses any more, in Python and on the GPU."""
+    gc.collect()
+    torch = sys.modules["torch"]
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def _run_child(request: dict[str, Any], timeout_s: float | None) -> _Run:
@@ -148,7 +183,7 @@ def _outcome(run: _Run, timeout_min: float | None) -> tuple[State, str]:
     if run.memory is not None:
         return "oom", run.memory
     if -run.ended.status == signal.SIGKILL:
-        return "oom", "the training process was killed by SIGKILL, as the system does where memory runs out"
+        return "oom", "the training process was killed by SIGKILL, which the system sends when memory runs out"
     return "failed", f"the training process {run.ended}"
 
 
@@ -157,7 +192,7 @@ def _record(
     state: State,
     reason: str,
     preprocessed_folder: Path,
-    specs: dict[str, Any],
+    specs: Specs,
     cell: str,
     folder: Path,
     files: dict[str, str] | None,
@@ -165,11 +200,11 @@ def _record(
     """Write the record of a seed for its ended child, unless another job has finished the seed."""
     assert run.seed is not None
     split = split_of(preprocessed_folder / f"seed{run.seed}")
-    own = folder / f"seed{run.seed}"
-    with exclusive(own):
-        if is_complete(own, cell, split, files):
+    seed_folder = folder / f"seed{run.seed}"
+    with exclusive(seed_folder):
+        if is_complete(seed_folder, cell, split, files):
             return
         outcome = Outcome(state=state, reason=reason)
         peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        record = write_run(own, specs, run.seed, cell, None, outcome, run.machine, split, run.since, peak_mb)
+        record = write_run(seed_folder, specs, run.seed, cell, None, outcome, run.machine, split, run.since, peak_mb)
         print(f"seed {run.seed}: {record}", flush=True)

@@ -9,11 +9,12 @@ from typing import Any
 
 from fglbench.errors import FglbenchError
 from fglbench.records.run import Machine
+from fglbench.records.specs import Specs
 from fglbench.registry import use_folders
 from fglbench.runtime.child import leave
 from fglbench.runtime.devices import claimed_device
 from fglbench.runtime.processes import limit_memory
-from fglbench.stages.train import Watcher, train
+from fglbench.stages.train import TooManyClientsError, Watcher, train
 from fglbench.storage import disk_trouble
 
 
@@ -29,16 +30,11 @@ class Reporter(Watcher):
     def knows(self, seed: int, machine: Machine) -> None:
         self.report(machine=machine.model_dump(exclude_unset=True))
 
-    def out_of_memory(self, seed: int, reason: str) -> None:
-        # Only the end of the process is certain to free all memory after a failed allocation.
-        self.report(out_of_memory=reason)
-        leave()
-
     def ended(self, seed: int) -> None:
         self.report(ended=seed)
 
-    def spoilt(self) -> None:
-        self.report(spoilt=True)
+    def gpu_failed(self) -> None:
+        self.report(gpu_failed=True)
         leave()
 
 
@@ -47,7 +43,7 @@ def work(
     folder: str,
     graph_folder: str,
     preprocessed_folder: str,
-    specs: dict[str, Any],
+    specs: Specs,
     cells: list[tuple[int, str]],
     components: list[str],
     jobs_per_card: int,
@@ -61,7 +57,7 @@ def work(
         folder: where `seed<k>` is written.
         graph_folder: result of download.
         preprocessed_folder: result of preprocess.
-        specs: see `stages.train.train`.
+        specs: the specifications of the cell.
         cells: pairs of a seed and its cell id.
         components: folders with the user's own components.
         jobs_per_card: see `runtime.devices.claimed_device`.
@@ -84,6 +80,10 @@ def work(
                 **options,
                 watcher=Reporter(report),
             )
+    except TooManyClientsError as error:
+        # Only the end of the process is certain to free all memory after a failed allocation.
+        report(out_of_memory=error.reason)
+        leave()
     except Exception as error:  # an error of the job and not of a cell
         if not isinstance(error, FglbenchError) and (trouble := disk_trouble(error, Path(folder))):
             raise trouble from error

@@ -26,7 +26,7 @@ from fglbench.config.searches import SearchPlan
 from fglbench.errors import FglbenchError
 from fglbench.evaluation.metrics import value_of
 from fglbench.records.metrics import Metrics
-from fglbench.records.run import TRIED_AGAIN
+from fglbench.records.run import RETRIED
 from fglbench.seeding import derive
 from fglbench.storage import exclusive, read_json, write_json, write_text
 from fglbench.tasks import selecting_metric, task_name
@@ -216,7 +216,7 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         metrics = Metrics.read(single.seed_folder("evaluate"))
         shutil.rmtree(trials)  # only the score is needed
         state, reason = metrics.outcome.state, metrics.outcome.reason or ""
-        if state in TRIED_AGAIN:
+        if state in RETRIED:
             raise _FailedError(state, reason)
         if state != "ok":
             raise optuna.TrialPruned(reason)

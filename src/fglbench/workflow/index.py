@@ -1,6 +1,6 @@
 """Look up the specifications of a job: of its dataset, partition, preprocessing and method, by their slugs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from fglbench.config.expand import Expansion
@@ -96,7 +96,7 @@ class SpecIndex:
         """
         return self._methods[wildcards.method][1].slug
 
-    def specs(self, wildcards: Any) -> dict[str, Any]:
+    def specs(self, wildcards: Any) -> Mapping[str, Any]:
         """Return all specifications that a training job needs.
 
         Args:

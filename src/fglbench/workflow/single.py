@@ -23,7 +23,8 @@ from fglbench.records.federation import FILE, is_current, split_of
 from fglbench.records.metrics import METRICS, Metrics
 from fglbench.records.run import RECORD, RunRecord, is_complete
 from fglbench.runtime.child import run_in_child
-from fglbench.stages.train import Progress, train
+from fglbench.stages.options import Progress
+from fglbench.stages.supervise import train_here
 from fglbench.storage import exclusive, hash_file, read_json, write_json
 from fglbench.tasks import selecting_metric, task_name
 
@@ -108,7 +109,7 @@ def run_cell(
         threads: number of torch threads.
         force: whether to train again if the cell is trained already.
         own_process: whether to download, split and preprocess in a child process.
-        progress: see `stages.train.train`.
+        progress: function from a seed to the callback for its rounds, or to None.
 
     Returns:
         See `run_single`.
@@ -138,7 +139,7 @@ def run_single(
         threads: number of torch threads.
         force: whether to train again if the cell is trained already.
         own_process: whether to download, split and preprocess in a child process.
-        progress: see `stages.train.train`.
+        progress: function from a seed to the callback for its rounds, or to None.
 
     Returns:
         The result of `summary`, with `kept` (whether a stored training was kept) and `differences` (one line for each
@@ -156,7 +157,7 @@ def run_single(
         if force:
             with exclusive(single.seed_folder("train")):
                 shutil.rmtree(single.seed_folder("train"), ignore_errors=True)
-        train(
+        train_here(
             single.folder("download"),
             single.folder("preprocess"),
             cell.specs,
@@ -218,7 +219,7 @@ def prepare(single: Single) -> None:
 
     divide(single)
     cell, graph, parts = single.cell, single.folder("download"), single.folder("split")
-    preprocess(graph, parts, cell.preprocessed.spec, [cell.seed], single.folder("preprocess"))
+    preprocess(graph, parts, cell.specs["prepared"], [cell.seed], single.folder("preprocess"))
     _update_lists(single, "preprocess", FILE)
 
 
