@@ -16,16 +16,16 @@ from fglbench.errors import FglbenchError
 from fglbench.runtime.terminal import show_anything
 
 COMMANDS = {
-    "list": (listing, "datasets, methods, backbones, partition schemes, samplers and studies"),
-    "describe": (describe, "a dataset's data card, or what a component does and its settings"),
-    "train": (train, "one cell, without Snakemake"),
-    "export": (export, "the clients and roles of a cell as a file, which the scheme 'file' reads"),
-    "compare": (compare, "the numbers of a study beside those that a paper prints"),
-    "archive": (archive, "a study's records in a small folder, from which its cells need not be run again"),
-    "tune": (tune, "searches a study's settings on the validation score; resumable"),
-    "new": (new, "a working file for a method or dataset of your own, with its test"),
-    "verify": (verify, "whether stored files still match their checksums; removes what does not, to be made again"),
-    "doctor": (doctor, "whether this installation and machine can run everything"),
+    "list": (listing, "print all datasets, methods, backbones, tasks, partition schemes, samplers and studies"),
+    "describe": (describe, "print a dataset's data card, or what a component does and its settings"),
+    "train": (train, "train one cell without Snakemake"),
+    "export": (export, "write the clients and roles of a cell to a file for the scheme 'file'"),
+    "compare": (compare, "print the numbers of a study beside those of a paper"),
+    "archive": (archive, "archive a study's records in a small folder, so that other runs can reuse its cells"),
+    "tune": (tune, "search settings of a study by the validation score; resumable"),
+    "new": (new, "write a working file for your own method, backbone or dataset, with its test"),
+    "verify": (verify, "compare stored files with their checksums, and remove damaged files on request"),
+    "doctor": (doctor, "check whether this installation and machine can run everything"),
 }
 
 EARLIER = {"pack": "archive"}
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
     Returns:
-        A parser with all commands and their options. The parsed options hold the command's function as `run`.
+        A parser with all commands and their options. The parsed options contain the command's function as `run`.
     """
     top = argparse.ArgumentParser("fglbench", description="A benchmark of federated graph learning.")
     top.add_argument("--version", action="version", version=f"fglbench {__version__}")
@@ -52,7 +52,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--results", default="results", metavar="DIR", help="where everything is kept (results)")
+    common.add_argument(
+        "--results", default="results", metavar="DIR", help="folder for everything that is made (results)"
+    )
     common.add_argument("--mirror", metavar="DIR", help="offline copy of the raw data (FGLBENCH_MIRROR)")
     common.add_argument(
         "--components",
@@ -84,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     show_anything()
     args = parser().parse_args(arguments)
-    if now := EARLIER.get(args.command):
-        print(f"note: 'fglbench {args.command}' is called 'fglbench {now}' now.", file=sys.stderr)
+    if present := EARLIER.get(args.command):
+        print(f"note: 'fglbench {args.command}' is now called 'fglbench {present}'.", file=sys.stderr)
     args.began = time.perf_counter() - (_age_of_process() if arguments is None else 0.0)
     try:
         return args.run(args)
@@ -97,5 +99,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
-        print("interrupted; what was finished is kept", file=sys.stderr)
+        print("interrupted; finished results are kept", file=sys.stderr)
         return 130

@@ -64,8 +64,8 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 
     names = sorted(set(choices))
     match = process.extractOne(str(value), names, processor=str.lower, score_cutoff=65)
-    if found := meant(str(value), names) or (match and match[0]):
-        return f"Did you mean '{found}'? Valid: {', '.join(names)}."
+    if closest := meant(str(value), names) or (match and match[0]):
+        return f"Did you mean '{closest}'? Valid: {', '.join(names)}."
     return f"Valid: {', '.join(names)}."
 
 

@@ -78,7 +78,7 @@ def use_folders(folders: list[Path]) -> None:
         folders: each has subfolders named as in `KINDS`, or method files directly.
     """
     for folder in folders:
-        if folder.resolve() not in [known.resolve() for known in _extra_folders]:
+        if folder.resolve() not in [extra.resolve() for extra in _extra_folders]:
             _extra_folders.append(folder)
     _files.cache_clear()
 
@@ -127,16 +127,16 @@ def _files(kind: str) -> dict[str, Path]:
     folders = [] if kind in _ONLY_OWN else [Path(__file__).parent / KINDS[kind]]
     for extra in _extra_folders:
         folders += [extra / KINDS[kind]] + ([extra] if kind == "method" else [])
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.py")):
             if path.stem in NOT_COMPONENTS or path.stem.startswith("_"):
                 continue
             name = name_of(path.stem)
-            if name in found:
-                raise ComponentError(f"{path}: the {kind} '{name}' exists already in {found[name]}. Rename one file.")
-            found[name] = path
-    return found
+            if name in paths:
+                raise ComponentError(f"{path}: the {kind} '{name}' already exists in {paths[name]}. Rename one file.")
+            paths[name] = path
+    return paths
 
 
 def own_path(kind: str, name: str) -> Path | None:
@@ -185,7 +185,7 @@ def declaration(kind: str, name: str) -> Declaration:
         if isinstance(node, ast.ClassDef) and node.name == "Settings":
             _evaluate(node, path, namespace)
         elif isinstance(node, ast.ClassDef) and node.name == "Method":
-            hooks = {own.name for own in node.body if isinstance(own, ast.FunctionDef)}
+            hooks = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if not (isinstance(target, ast.Name) and target.id.isupper()):
@@ -195,7 +195,7 @@ def declaration(kind: str, name: str) -> Declaration:
             except ValueError:
                 continue
     if old := next((name for name in _RENAMED if name in hooks), None):
-        raise ComponentError(f"{path}: the hook '{old}' is called {_RENAMED[old]} now; see docs/adding-a-method.md.")
+        raise ComponentError(f"{path}: the hook '{old}' is now called {_RENAMED[old]}; see docs/adding-a-method.md.")
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
     page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
     base = SamplerSettings if kind == "sampler" else ComponentSettings
@@ -203,15 +203,15 @@ def declaration(kind: str, name: str) -> Declaration:
         raise ComponentError(f"{path} declares no class 'Settings({base.__name__})'; see {page}.")
     for field, info in declared.model_fields.items():
         if field in settings_module.OF_ENTRIES:
-            raise ComponentError(f"{path}: a setting cannot be called '{field}', which entries have; rename it.")
+            raise ComponentError(f"{path}: a setting cannot be called '{field}', a reserved key of entries; rename it.")
         if info.default is not None and type(None) in get_args(info.annotation):
             raise ComponentError(
-                f"{path}: setting '{field}' may be null and has another default. What is null is left out of a cell's "
-                "identity, and would be read as that default: make null the default, or do without it."
+                f"{path}: setting '{field}' may be null and has another default. A cell's identity leaves out settings "
+                "that are null, so null would be read as that default: make null the default, or do not allow null."
             )
     if kind == "task" and next(iter((constants.get("METRICS") or {"": ""}).values())) != "higher":
         raise ComponentError(
-            f"{path} declares no 'METRICS' whose first score, which selects rounds, is \"higher\"; see "
+            f"{path}: the first score in 'METRICS' selects rounds, so declare it as \"higher\"; see "
             "docs/adding-a-task.md."
         )
     if type(constants.get("VERSION")) is not int:

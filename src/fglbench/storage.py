@@ -23,8 +23,8 @@ from filelock import FileLock
 from fglbench.errors import DiskError, FglbenchError, StorageError
 
 MAKE_AGAIN = (
-    "'fglbench verify --repair' finds and removes what is missing or damaged; the next run of the workflow makes it "
-    "again and keeps the rest."
+    "'fglbench verify --repair' finds and removes damaged files; the next run of the workflow makes them and missing "
+    "files again, and keeps the rest."
 )
 """The next step in messages about a missing or damaged file of a stage."""
 
@@ -110,6 +110,7 @@ def hash_file(path: Path) -> str:
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_INTACT = "Finished files are unchanged, and no partial file remains."
 
 
 def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
@@ -122,27 +123,25 @@ def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
     Returns:
         The error to raise instead; None if the disk is not the cause.
     """
-    found: BaseException | None = error
-    while found is not None:
-        number = found.errno if isinstance(found, OSError) else None
-        elsewhere = _elsewhere(found, path)
-        if number in _FULL or os.strerror(errno.ENOSPC) in str(found):
+    cause: BaseException | None = error
+    while cause is not None:
+        number = cause.errno if isinstance(cause, OSError) else None
+        elsewhere = _elsewhere(cause, path)
+        if number in _FULL or os.strerror(errno.ENOSPC) in str(cause):
             path, reason = elsewhere or path, os.strerror(number or errno.ENOSPC)
-            step = f"Make room there ('df -h {path.parent}' shows how much there is) and give the same command again."
+            step = f"Free space there ('df -h {path.parent}' shows the free space), and run the same command again."
         elif number in _DENIED and elsewhere:
             return DiskError(
-                f"{elsewhere} cannot be read or written: {os.strerror(number)}. Change its permissions, and give the "
-                "same command again. What was finished is untouched; nothing half-made was left."
+                f"{elsewhere} cannot be read or written: {os.strerror(number)}. Change its permissions, and run the "
+                f"same command again. {_INTACT}"
             )
         elif number in _DENIED:
             reason = os.strerror(number)
-            step = "Make the folder writable, or choose another one as 'results', and give the same command again."
+            step = "Make the folder writable, or choose another one as 'results', and run the same command again."
         else:
-            found = found.__cause__ or found.__context__
+            cause = cause.__cause__ or cause.__context__
             continue
-        return DiskError(
-            f"{path} cannot be written: {reason}. {step} What was finished is untouched; nothing half-made was left."
-        )
+        return DiskError(f"{path} cannot be written: {reason}. {step} {_INTACT}")
     return None
 
 
@@ -160,8 +159,8 @@ def _named_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        known = isinstance(error, FglbenchError) and not isinstance(error, DiskError)
-        if known or (trouble := disk_trouble(error, path)) is None:
+        has_message = isinstance(error, FglbenchError) and not isinstance(error, DiskError)
+        if has_message or (trouble := disk_trouble(error, path)) is None:
             raise
         raise trouble from error
 
@@ -180,7 +179,7 @@ def check_writable(folder: Path) -> None:
     folder = Path(folder).absolute()
     nearest = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
     if not nearest.is_dir():
-        reason = "a link to a folder that is not there" if nearest.is_symlink() else "not a folder"
+        reason = "a link to a missing folder" if nearest.is_symlink() else "not a folder"
         raise DiskError(f"{folder} cannot be written: {nearest} is {reason}.")
     try:
         with tempfile.TemporaryFile(dir=nearest) as stream:
@@ -278,8 +277,8 @@ def remove_half_made(path: Path) -> None:
         path: as given to `replacing` or `replacing_directory`.
     """
     name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}({re.escape(path.suffix)})?")
-    for left in [found for found in path.parent.glob(".*") if name.fullmatch(found.name)]:
-        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    for partial in [file for file in path.parent.glob(".*") if name.fullmatch(file.name)]:
+        shutil.rmtree(partial, ignore_errors=True) if partial.is_dir() else partial.unlink(missing_ok=True)
 
 
 def _umask() -> int:
@@ -344,7 +343,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
-            raise StorageError(f"{path}: array '{name}' holds Python objects; only plain arrays are stored.")
+            raise StorageError(f"{path}: array '{name}' contains Python objects; only plain arrays can be stored.")
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
 

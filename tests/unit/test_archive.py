@@ -112,4 +112,4 @@ def test_the_earlier_name_of_the_command_works_with_a_note(tmp_path, capsys):
     assert main(["pack", "small", "--results", str(tmp_path / "results"), "--to", str(tmp_path / "published")]) == 0
     found = capsys.readouterr()
     assert "cells archived: 1" in found.out
-    assert found.err == "note: 'fglbench pack' is called 'fglbench archive' now.\n"
+    assert found.err == "note: 'fglbench pack' is now called 'fglbench archive'.\n"

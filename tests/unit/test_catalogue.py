@@ -83,8 +83,8 @@ def test_counts_follow_the_settings():
         ("sbm", {"homophily": 1.5}, "homophily: Input should be less than or equal to 1 (found 1.5)"),
         ("sbm", {"signal": "1e-1"}, "signal: Input should be a valid number (found '1e-1')"),
         ("sbm", {"nodes": 10, "classes": 6}, "classes 6 > nodes / 2 = 5"),
-        ("sbm", {"nodes": 10, "classes": 2, "average_degree": 8.0}, "ask for 32 edges inside one class"),
-        ("sbm", {"nodes": 10, "classes": 2, "average_degree": 8.0, "homophily": 0.0}, "edges inside two classes"),
+        ("sbm", {"nodes": 10, "classes": 2, "average_degree": 8.0}, "request 32 edges within one class"),
+        ("sbm", {"nodes": 10, "classes": 2, "average_degree": 8.0, "homophily": 0.0}, "edges between two classes"),
     ],
 )
 def test_bad_settings_are_refused(name, values, message):

@@ -13,7 +13,7 @@ from fglbench.config.expand import Expansion, expand
 from fglbench.config.schema import Study
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_file, check_listed, check_made
-from fglbench.records.federation import FILE
+from fglbench.records.federation import FEDERATION
 from fglbench.records.graph import load_graph
 from fglbench.records.study import read_study
 from fglbench.stages.collect import collect
@@ -51,7 +51,7 @@ class Results:
     def run(self, stage: str) -> None:
         folders = {name: self.folder(name).parent for name in ("split", "preprocess", "train", "evaluate")}
         graph, made = self.folder("download"), folders.get(stage)
-        names = {"split": "card.json", "preprocess": FILE, "train": "run.json", "evaluate": "metrics.json"}
+        names = {"split": "card.json", "preprocess": FEDERATION, "train": "run.json", "evaluate": "metrics.json"}
         if stage == "download":
             download(self.cell.dataset.spec, graph)
         elif stage == "split":
@@ -126,7 +126,7 @@ def test_a_stage_stops_at_an_altered_file_of_another(
         for path in results.folder(later).glob("[!.]*"):
             path.unlink()
     path = results.folder(of) / file
-    expected = "" if file == FILE else hash_file(path)  # a federation holds a checksum of its content
+    expected = "" if file == FEDERATION else hash_file(path)  # a federation holds a checksum of its content
     alter(path, name)
     with pytest.raises(StorageError) as caught:
         results.run(stage)
@@ -141,7 +141,7 @@ def test_graphs_and_federations_of_older_versions_are_checked_by_what_they_have(
     """A card without a checksum of the file, and a federation without one of its content."""
     card = results.folder("download") / "graph.json"
     write_json(card, {name: value for name, value in read_json(card).items() if name != "sha256"})
-    prepared = results.folder("preprocess") / FILE
+    prepared = results.folder("preprocess") / FEDERATION
     write_npz(prepared, read_npz(prepared, skipped=("content", "graph")))
     finish(prepared.parents[1] / "seeds-0.json", [prepared])
     record = (results.folder("train") / "run.json").read_bytes()
@@ -159,7 +159,7 @@ def test_graphs_and_federations_of_older_versions_are_checked_by_what_they_have(
 
 
 def test_an_altered_federation_is_made_again_by_its_own_stage(results: Results) -> None:
-    path = results.folder("preprocess") / FILE
+    path = results.folder("preprocess") / FEDERATION
     right = path.read_bytes()
     alter_arrays(path, "labels")
     path.parents[1].joinpath("seeds-0.json").unlink()  # `fglbench train` writes none

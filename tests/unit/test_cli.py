@@ -111,7 +111,9 @@ def test_describe_says_what_the_catalogue_knows_without_a_download(
     ):
         assert re.search(f"^{row}", said, re.MULTILINE), row
     assert "about 1,500 MB, in an archive of 1,500 MB" in said
-    assert "is not in results/download/products, and there is no mirror. With --download it is fetched." in said
+    assert (
+        "the dataset is not in results/download/products, and there is no mirror. --download fetches the data." in said
+    )
     assert not (tmp_path / "results").exists()
     assert main(["describe", "products", "--mirror", str(tmp_path)]) == 0
     assert f"the mirror {tmp_path} lacks ogbn_products/raw/edge.csv.gz and 5 more." in capsys.readouterr().out
@@ -155,7 +157,7 @@ def test_describe_leaves_a_stored_graph_that_it_cannot_make_anew(
     card.write_text(older)
     capsys.readouterr()
     assert main(["describe", "cora"]) == 0
-    assert "what is in results/download/cora is damaged, or of another version" in capsys.readouterr().out
+    assert "the files in results/download/cora are damaged or of another version" in capsys.readouterr().out
     assert card.read_text() == older and card.with_name("graph.npz").exists()
 
 
@@ -166,14 +168,14 @@ def test_describe_refuses_options_of_datasets_for_a_component(
     assert main(["describe", "gcn", *option]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert f"{' '.join(option)}: only for datasets, and 'gcn' is a backbone." in captured.err
+    assert f"{' '.join(option)}: this option is only for datasets, and 'gcn' is a backbone." in captured.err
 
 
 def test_an_unknown_name_is_answered_with_the_closest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", "fedporx"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "fglbench describe: 'fedporx' is no dataset, method, backbone, task, scheme or sampler." in captured.err
+    assert "fglbench describe: 'fedporx' is not a dataset, method, backbone, task, scheme or sampler." in captured.err
     assert "Did you mean 'fedprox'?" in captured.err
 
 
@@ -200,7 +202,7 @@ def test_train_prints_json_last_and_no_bar_in_a_pipe_and_keeps_the_cell(tmp_path
     }
     written = (folder / "run.json").stat().st_mtime_ns
     again = fglbench("train", *SMALL, "--json", folder=tmp_path)
-    assert "kept as it was (--force trains again)" in again.stdout
+    assert "reused (--force trains again)" in again.stdout
     assert last_line(again.stdout)["train_seconds"] == scores["train_seconds"]
     assert (folder / "run.json").stat().st_mtime_ns == written
     forced = fglbench("train", *SMALL, "--force", "--json", folder=tmp_path)

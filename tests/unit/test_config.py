@@ -73,17 +73,18 @@ def test_shipped_studies_are_valid(path):
         ),
         ({"partitions": ["louvan"]}, "my.yaml: partitions[0]: 'louvan' is not a scheme. Did you mean 'louvain'?"),
         ({"backbones": ["gnc"]}, "my.yaml: backbones[0]: 'gnc' is not a backbone. Did you mean 'gcn'?"),
-        ({"partitions": ["whole"]}, "my.yaml: partitions[0]: 'whole' is what centralised methods use"),
+        ({"partitions": ["whole"]}, "my.yaml: partitions[0]: 'whole' is for centralised methods"),
         ({"clients": [0]}, "my.yaml: clients[0]: 0: a federation has at least 1 client."),
         ({"clients": [3000]}, "my.yaml: clients[0]: 3000 clients cannot share the 2708 nodes of 'cora'."),
         (
             {"partitions": ["native"]},
-            "my.yaml: partitions: 'native' needs a dataset that comes split, and 'cora' does not. Those that do: "
-            "citeseer-fedgta, cora-fedgta.",
+            "my.yaml: partitions: 'native' needs a dataset with a partition, and 'cora' has none. Datasets with "
+            "one: citeseer-fedgta, cora-fedgta.",
         ),
         (
             {"datasets": ["cora-fedgta"], "partitions": ["native"], "clients": [10, 5]},
-            "my.yaml: clients[1]: 5: 'cora-fedgta' comes split into 10 clients, and 'native' takes these.",
+            "my.yaml: clients[1]: 5: the partition of 'cora-fedgta' has 10 clients; with the scheme 'native', give "
+            "that number.",
         ),
         ({"clients": []}, "my.yaml: clients: the list is empty"),
         ({"methods": []}, "my.yaml: methods: the list is empty"),
@@ -98,10 +99,10 @@ def test_shipped_studies_are_valid(path):
             "my.yaml: methods[0].nu: unknown key. Valid: mu, mu_step, weights.",
         ),
         ({"methods": [{"name": "fedprox", "mu": -1}]}, "my.yaml: methods[0].mu: -1: input should be greater"),
-        ({"methods": [{"name": "fedprox", "mu": "1e-3"}]}, "my.yaml: methods[0].mu: '1e-3' is text to YAML"),
+        ({"methods": [{"name": "fedprox", "mu": "1e-3"}]}, "my.yaml: methods[0].mu: YAML reads '1e-3' as text"),
         (
             {"training": yaml.safe_load("lr: 1e-3")},
-            "my.yaml: training.lr: '1e-3' is text to YAML, not a number. Write 0.001 without quotes.",
+            "my.yaml: training.lr: YAML reads '1e-3' as text, not as a number. Write 0.001 without quotes.",
         ),
         (
             {"training": {"optimiser": "adamm"}},
@@ -137,11 +138,11 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"partitions": [{"name": "louvain", "training": {"lr": 0.1}}]},
-            "my.yaml: partitions[0].training: a partition scheme trains nothing",
+            "my.yaml: partitions[0].training: a partition scheme has no training",
         ),
         (
             {"methods": [{"name": "fedavg", "protocol": {"setting": "inductive"}}]},
-            "my.yaml: methods[0].protocol: only datasets have a protocol of their own.",
+            "my.yaml: methods[0].protocol: only an entry of datasets can change the protocol.",
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"seting": "inductive"}}]},
@@ -149,7 +150,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"mean": "macro"}}]},
-            "my.yaml: datasets[0].protocol.mean: the same for all datasets; valid here: split, setting, features, ",
+            "my.yaml: datasets[0].protocol.mean: this key is the same for all datasets; valid here: split, ",
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"split": {"train": 0.9}}}]},
@@ -170,11 +171,11 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
-            "my.yaml: backbones[0].printed.backbone: other names in a reference file have the dataset of an entry of",
+            "my.yaml: backbones[0].printed.backbone: this entry has no name in that column of the reference file",
         ),
         (
             {"datasets": [{"name": "cora", "printed": {"method": "x"}}]},
-            "my.yaml: datasets[0].printed.method: other names in a reference file have the dataset of an entry of",
+            "my.yaml: datasets[0].printed.method: this entry has no name in that column of the reference file",
         ),
         ({"tables": [{"name": "t", "title": "T", "separable": 5}]}, "my.yaml: tables[0].separable"),
         (
@@ -190,14 +191,14 @@ def test_shipped_studies_are_valid(path):
         ({"grids": [{"seeds": []}]}, "my.yaml: grids[0].seeds: the list is empty"),
         ({"grids": [{"dataset": ["cora"]}]}, "my.yaml: grids[0].dataset: unknown key. Did you mean 'datasets'?"),
         ({"overrides": [{"datasets": ["cora"]}]}, "my.yaml: overrides[0]: changes nothing"),
-        ({"overrides": [{"settings": {"mu": 1.0}}]}, "my.yaml: overrides[0].settings: say for which methods"),
+        ({"overrides": [{"settings": {"mu": 1.0}}]}, "my.yaml: overrides[0].settings: name the methods"),
         (
             {"overrides": [{"methods": ["fedprox"], "settings": {"nu": 1.0}}]},
             "my.yaml: overrides[0].settings.nu: unknown key. Valid: mu, mu_step, weights.",
         ),
         (
             {"overrides": [{"methods": ["fedavg"], "settings": {"training": {"lr": 0.5}}}]},
-            "my.yaml: overrides[0].settings: 'training' is no setting of a method.",
+            "my.yaml: overrides[0].settings: 'training' is not a setting of a method.",
         ),
         (
             {"methods": ["fedgl"], "overrides": [{"methods": ["fedgl"], "settings": {"aggregation": "nope"}}]},
@@ -212,7 +213,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"methods": [{"name": "fedgl", "aggregation_settings": {"training": {"lr": 1.0}}}]},
-            "my.yaml: methods[0].aggregation: 'training' is no setting of a method.",
+            "my.yaml: methods[0].aggregation: 'training' is not a setting of a method.",
         ),
         (
             {"tables": [{"name": "t", "title": "T", "where": {"clients": ["5"]}}]},
@@ -220,7 +221,7 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"datasets": ["karate"], "clients": [30], "protocol": {"split": {"held_out": 0.5}}},
-            "my.yaml: clients[0]: 30 clients cannot share the 17 nodes of 'karate' that are left.",
+            "my.yaml: clients[0]: 30 clients cannot share the 17 nodes of 'karate' that are not held out.",
         ),
         ({"seeds": [2**70]}, "my.yaml: seeds[0]: 1180591620717411303424 is too large"),
         (
@@ -228,7 +229,7 @@ def test_shipped_studies_are_valid(path):
                 "reference": "fedgta",
                 "tables": [{"name": "t", "title": "T", "reference": {"table": "3", "where": {"metod": "x"}}}],
             },
-            "my.yaml: tables[0].reference.where: 'metod' is no column of fedgta.csv. Did you mean 'method'?",
+            "my.yaml: tables[0].reference.where: 'metod' is not a column of fedgta.csv. Did you mean 'method'?",
         ),
         (
             {"overrides": [{"backbones": ["sgc"], "training": {"lr": 0.1}}]},
@@ -238,11 +239,11 @@ def test_shipped_studies_are_valid(path):
         ({"results": "../elsewhere"}, "my.yaml: results"),
         (
             {"protocol": {"task": "link_prediction", "split": {"train": 0.2, "val": 0.4, "test": 0.4}}},
-            "my.yaml: protocol.split.train: link-prediction draws roles of its own, see its settings; leave it out.",
+            "my.yaml: protocol.split.train: link-prediction draws its own roles, see its settings; leave out this key.",
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"task": "link_prediction", "split": {"stratify": False}}}]},
-            "my.yaml: datasets[0].protocol.split.stratify: link-prediction draws roles of its own",
+            "my.yaml: datasets[0].protocol.split.stratify: link-prediction draws its own roles",
         ),
         (
             {"datasets": [{"name": "cora", "protocol": {"task": "link_predicton"}}]},
@@ -250,15 +251,15 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"protocol": {"task": "link_prediction", "setting": "inductive"}},
-            "my.yaml: protocol.setting: link-prediction knows the transductive setting alone; leave it out.",
+            "my.yaml: protocol.setting: link-prediction supports only the transductive setting; leave out this key.",
         ),
         (
             {"protocol": {"task": "link_prediction", "global_test": "whole"}},
-            "my.yaml: protocol.global_test: link-prediction has no use for it; leave it out.",
+            "my.yaml: protocol.global_test: link-prediction does not use this key; leave it out.",
         ),
         (
             {"protocol": {"task": "link_prediction"}, "training": {"batch_size": 8}},
-            "my.yaml: training.batch_size: link-prediction trains on all nodes of a client at once; leave it out.",
+            "my.yaml: training.batch_size: link-prediction trains on all nodes of a client at once; leave out",
         ),
         (
             {
@@ -385,7 +386,10 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
         ({"methods": [{"name": "fedprox", "mu": float("nan")}]}, "my.yaml: methods[0].mu: nan"),
         ({"components": 5}, "my.yaml: components.folders: 5 is not a list"),
         ({"datasets": "cora"}, "my.yaml: datasets: 'cora' is not a list; write [cora]."),
-        ({"training": {"rounds": "10"}}, "my.yaml: training.rounds: '10' is text to YAML, not a number. Write 10 "),
+        (
+            {"training": {"rounds": "10"}},
+            "my.yaml: training.rounds: YAML reads '10' as text, not as a number. Write 10 ",
+        ),
         (
             {"protocol": {"split": {"kind": "public"}}, "datasets": ["photo"]},
             "my.yaml: protocol.split.kind: 'photo' has no",
@@ -394,7 +398,7 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
             {"protocol": {"features": "row"}, "datasets": ["digits"]},
             "my.yaml: protocol.features: 'digits' has negative",
         ),
-        ({"seeds": "3"}, "my.yaml: seeds: '3' is text to YAML, not a number. Write 3 without quotes."),
+        ({"seeds": "3"}, "my.yaml: seeds: YAML reads '3' as text, not as a number. Write 3 without quotes."),
         ({"methods": ["fedprox", {"name": "fedprox", "mu": 0.01}]}, "my.yaml: methods: 'fedprox' is listed 2 times."),
         (
             {"tables": [{"name": "t", "title": "T", "rows": ["label", "label"]}]},
@@ -428,11 +432,11 @@ def test_a_value_of_a_wrong_type_hides_no_other_problem():
         ),
         (
             {"figures": [{"name": "f", "kind": "accuracy_per_round", "title": "F", "metric": "accuracy"}]},
-            "my.yaml: figures[0]: rounds have the score that selects",
+            "my.yaml: figures[0]: a figure of this kind shows the score that selects rounds",
         ),
         (
             {"figures": [{"name": "f", "kind": "accuracy_by_clients", "title": "F", "gains": {"fedavg": "fedprx"}}]},
-            "my.yaml: figures[0].gains: 'fedprx' is no label of the study. Did you mean 'fedprox'?",
+            "my.yaml: figures[0].gains: 'fedprx' is not a label of the study. Did you mean 'fedprox'?",
         ),
         (
             {"figures": [{"name": "f", "kind": "label_heatmap", "title": "F", "gains": {"fedavg": "fedprox"}}]},

@@ -38,7 +38,7 @@ def test_the_file_that_the_system_refused_is_named(tmp_path: Path) -> None:
         (PermissionError(13, "denied", str(tmp_path / "results" / "a")), "a.json cannot be written: Permission denied"),
         (
             OSError(28, "full", "/other/x"),
-            "/other/x cannot be written: No space left on device. Make room there ('df -h /other'",
+            "/other/x cannot be written: No space left on device. Free space there ('df -h /other'",
         ),
         (PermissionError(13, "denied"), "a.json cannot be written: Permission denied"),
     ):
@@ -48,9 +48,7 @@ def test_the_file_that_the_system_refused_is_named(tmp_path: Path) -> None:
 
 def test_a_link_to_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "results").symlink_to(tmp_path / "unmounted")
-    with pytest.raises(
-        DiskError, match=r"results/x cannot be written: .*results is a link to a folder that is not there"
-    ):
+    with pytest.raises(DiskError, match=r"results/x cannot be written: .*results is a link to a missing folder"):
         check_writable(tmp_path / "results" / "x")
 
 
@@ -92,7 +90,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(disk: Path, write: Calla
     before = (disk / "earlier.json").read_bytes()
     fill(disk)
     (disk / "ballast").write_bytes(b"0" * 200_000)  # some room, but less than what is written
-    with pytest.raises(DiskError, match=r"cannot be written: No space left on device\. Make room there") as caught:
+    with pytest.raises(DiskError, match=r"cannot be written: No space left on device\. Free space there") as caught:
         write(disk / "made")
     assert str(caught.value).startswith(str(disk / "made"))
     assert sorted(path.name for path in disk.iterdir()) == ["ballast", "earlier.json"]

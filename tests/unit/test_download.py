@@ -278,7 +278,7 @@ def test_a_malicious_pickle_is_refused_and_never_run(file, mirror, tmp_path):
     assert target.is_dir()  # the attack works against an ordinary unpickler
     target.rmdir()
     (bad / "Planetoid/Cora/raw" / file).write_bytes(attack)
-    with pytest.raises(DataError, match=rf"{file}.*asks for (posix|nt)\.mkdir, which no data file needs"):
+    with pytest.raises(DataError, match=rf"{file}.*requests (posix|nt)\.mkdir, which no data file needs"):
         download({"name": "cora"}, tmp_path / "result", bad)
     assert not target.exists()
     assert files_in(tmp_path / "result") == [f"refused/{file}"]
@@ -287,14 +287,14 @@ def test_a_malicious_pickle_is_refused_and_never_run(file, mirror, tmp_path):
 def test_only_one_codec_is_offered(tmp_path):
     path = tmp_path / "ind.x"
     path.write_bytes(b"c_codecs\nencode\n(Vtext\nVrot13\ntR.")
-    with pytest.raises(DataError, match="asks for the codec 'rot13'"):
+    with pytest.raises(DataError, match="requests the codec 'rot13'"):
         raw.read_raw(path)
 
 
 def test_what_is_no_matrix_is_refused(tmp_path):
     path = tmp_path / "ind.x"
     path.write_bytes(pickle.dumps({"a": 1}, protocol=2))
-    with pytest.raises(DataError, match="holds a dict, not a numeric matrix"):
+    with pytest.raises(DataError, match="contains a dict, not a numeric matrix"):
         raw.read_raw(path)
     np.savez(tmp_path / "graph.npz", labels=np.array([{}], dtype=object))
     with pytest.raises(DataError, match=r"graph\.npz cannot be read"):
@@ -413,7 +413,7 @@ def test_an_archive_is_downloaded_and_unpacked(mirror, monkeypatch, serve, tmp_p
     with tarfile.open(served / "lacking.tar.gz", "w:gz") as archive:
         archive.add(mirror / "PolBlogs/raw/labels.tsv", arcname="labels.tsv")
     point_at(monkeypatch, "polblogs", url=f"{address}/lacking.tar.gz")
-    with pytest.raises(DataError, match=r"the archive holds no adjacency\.tsv"):
+    with pytest.raises(DataError, match=r"the archive does not contain adjacency\.tsv"):
         download({"name": "polblogs"}, tmp_path / "lacking")
     truncated(served / "polblogs.tar.gz")
     point_at(monkeypatch, "polblogs", url=f"{address}/polblogs.tar.gz")

@@ -318,7 +318,7 @@ def test_a_label_means_its_entry_alone_and_a_name_all_of_its_entries():
 
 def test_grids_that_contradict_each_other_are_refused():
     grids = [{"methods": ["fedavg"]}, {"methods": ["fedavg"], "training": {"lr": 0.5}}]
-    with pytest.raises(ConfigError, match=r"grids: two of them train .cora, louvain, 5, fedavg, gcn, 0. differently"):
+    with pytest.raises(ConfigError, match=r"grids: two grids train .cora, louvain, 5, fedavg, gcn, 0. with different"):
         expand(study(grids=grids))
 
 

@@ -132,7 +132,7 @@ def with_a_node_of_the_other(data: Data) -> None:
         (with_another_edge, "client 0 is not the subgraph"),
         (with_other_features, "client 0 is not the subgraph"),
         (with_another_label, "client 0 is not the subgraph"),
-        (without_a_node, "client 0 is not the subgraph|node 3 is in none of 2 clients"),
+        (without_a_node, "client 0 is not the subgraph|node 3 is in none of the 2 clients"),
         (with_a_node_of_the_other, "client 0 is not the subgraph|node 20 is in two clients"),
     ],
 )

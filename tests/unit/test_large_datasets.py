@@ -128,7 +128,7 @@ def test_files_with_an_address_each_are_downloaded(monkeypatch: pytest.MonkeyPat
     [
         ("feats.npy", b"<html>quota</html>", r"feats\.npy cannot be read"),
         ("adj_full.npz", b"<html>quota</html>", r"adj_full\.npz cannot be read"),
-        ("role.json", b'{"tr": [0, 99], "va": [1], "te": [2]}', "a file names node 99 of 40 nodes"),
+        ("role.json", b'{"tr": [0, 99], "va": [1], "te": [2]}', "node id 99; the graph has the nodes 0 to 39"),
         ("role.json", b'{"tr": [0', r"role\.json cannot be read"),
     ],
 )
@@ -185,7 +185,7 @@ def test_memory_that_does_not_suffice_is_known_before_any_job(monkeypatch: pytes
     assert reason.startswith("memory: making its graph takes about 256")
     assert reason.endswith("this machine has 64.0 GB")
     assert "lacks ogbn_papers100M/raw/data.npz" in (why_unavailable(papers, tmp_path, may_download=True) or "")
-    with pytest.raises(ResourceError, match=r"dataset 'papers100m': memory: .*Nothing was fetched"):
+    with pytest.raises(ResourceError, match=r"dataset 'papers100m': memory: .*Nothing was downloaded"):
         download({"name": "papers100m"}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(room, "machine_memory", lambda: 512e9)
@@ -198,7 +198,7 @@ def test_a_disk_that_does_not_suffice_is_named(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(room, "machine_memory", lambda: 512e9)
     monkeypatch.setattr("shutil.disk_usage", lambda place: Usage)
-    with pytest.raises(ResourceError, match=r"disk: its raw files take about 145\.4 GB, and .* has 100\.0 GB free"):
+    with pytest.raises(ResourceError, match=r"disk: its raw files need about 145\.4 GB; .* has 100\.0 GB free"):
         download({"name": "papers100m"}, tmp_path / "out")
     Usage.free = 150e9
     with pytest.raises(DataError, match="is not a folder"):  # past the check: a mirror needs no archive

@@ -193,7 +193,7 @@ def test_clients_that_lack_edges_follow_the_policy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("pairs", lambda ends: ends[:-1], "disagree in number"),
+        ("pairs", lambda ends: ends[:-1], "numbers of pairs and of their roles differ"),
         ("pairs", lambda ends: ends + 10**6, "outside its client"),
     ],
 )

@@ -110,5 +110,5 @@ def test_a_search_without_end_is_ended(monkeypatch):
     monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
     monkeypatch.setattr(communities, "TIME_LIMIT_S", 1)
     graph = graph_of(nx.path_graph(6))
-    with pytest.raises(PartitionError, match=r"'path'.*Louvain \(python-louvain\) was not done after 1 s.*another"):
+    with pytest.raises(PartitionError, match=r"'path'.*Louvain \(python-louvain\) did not finish within 1 s.*another"):
         assign_clients(graph, "path", "louvain", 2, {}, seed=0)

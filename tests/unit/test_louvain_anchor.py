@@ -70,7 +70,7 @@ def test_edges_between_copies_may_be_kept():
 
 
 def test_more_clients_than_communities_are_refused():
-    with pytest.raises(PartitionError, match=r"'caves'.*4 communities\. Ask for at most as many clients"):
+    with pytest.raises(PartitionError, match=r"'caves'.*4 communities for 5 clients\. Request at most 4"):
         assign_clients(graph_of(nx.connected_caveman_graph(4, 6)), "caves", "louvain-anchor", 5, {}, seed=0)
 
 

@@ -83,11 +83,11 @@ def test_many_empty_parts_are_all_filled():
     ("pairs", "message"),
     [
         ([(0, 1), (1, 0), (1, 2)], "not symmetric: 1 entries lack their reverse, the first 1 -> 2"),
-        ([(0, 1), (0, 3), (1, 0), (3, 0)], "name nodes 0 to 3 of 3"),
-        ([(0, -1), (-1, 0)], "name nodes -1 to 0 of 3"),
+        ([(0, 1), (0, 3), (1, 0), (3, 0)], "node ids 0 to 3, and it has 3 nodes"),
+        ([(0, -1), (-1, 0)], "node ids -1 to 0, and it has 3 nodes"),
         ([(1, 0), (0, 1)], "not sorted"),
-        ([(0, 1), (0, 1), (1, 0), (1, 0)], "there twice"),
-        ([(0, 1), (1, 0), (1, 1)], "node 1 has an edge to itself"),
+        ([(0, 1), (0, 1), (1, 0), (1, 0)], "is repeated"),
+        ([(0, 1), (1, 0), (1, 1)], "node 1 has a self-loop"),
     ],
 )
 def test_input_that_would_crash_is_refused_before_the_call(monkeypatch, pairs, message):
@@ -102,13 +102,13 @@ def test_input_that_would_crash_is_refused_before_the_call(monkeypatch, pairs, m
         ("os.kill(os.getpid(), signal.SIGSEGV)", PartitionError, "METIS was ended by SIGSEGV"),
         ("os._exit(1)", PartitionError, "METIS ended with exit status 1. Take"),
         ("os._exit(0)", PartitionError, "METIS ended with exit status 0"),
-        ("time.sleep(60)", PartitionError, "METIS was not done after 2 s"),
-        ("raise ValueError('MemoryError')", PartitionError, r"exit status 1 \(ValueError: MemoryError\). Take other"),
-        ("raise ValueError", PartitionError, r"exit status 1 \(ValueError\). Take other"),
+        ("time.sleep(60)", PartitionError, "METIS did not finish within 2 s"),
+        ("raise ValueError('MemoryError')", PartitionError, r"exit status 1 \(ValueError: MemoryError\). Use other"),
+        ("raise ValueError", PartitionError, r"exit status 1 \(ValueError\). Use other"),
         # What another try may not meet with is not taken for a partition that cannot be made.
         ("os.kill(os.getpid(), signal.SIGKILL)", ResourceError, "METIS was ended by SIGKILL: memory"),
         ("raise MemoryError", ResourceError, r"exit status 1 \(MemoryError\): memory ran out"),
-        ("raise OSError(28, 'No space left on device')", DiskError, "is full. Make room there"),
+        ("raise OSError(28, 'No space left on device')", DiskError, "is full. Free space there"),
     ],
 )
 def test_what_happens_to_the_child_is_a_named_error(monkeypatch, tmp_path, harm, kind, message):

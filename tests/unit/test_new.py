@@ -84,7 +84,7 @@ def test_without_a_checkout_a_folder_is_asked_for(monkeypatch: pytest.MonkeyPatc
 def test_nothing_is_overwritten(tmp_path: Path, existing: str) -> None:
     (tmp_path / existing).parent.mkdir()
     (tmp_path / existing).write_text("precious")
-    with pytest.raises(ComponentError, match=r"exists already and stays as it is"):
+    with pytest.raises(ComponentError, match=r"already exists and was not changed"):
         new.write_component("method", "mine", tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / existing]
     assert (tmp_path / existing).read_text() == "precious"
@@ -98,7 +98,7 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
 
 
 def test_a_taken_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ComponentError, match=r"'fedavg' exists already in .*fedavg\.py"):
+    with pytest.raises(ComponentError, match=r"'fedavg' already exists in .*fedavg\.py"):
         new.write_component("method", "fedavg", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
@@ -112,8 +112,10 @@ def test_a_name_may_end_in_a_plus(tmp_path: Path) -> None:
 
 
 def test_a_name_that_its_file_would_not_give_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ComponentError, match=r"'fed-x-plus' .* its file fed_x_plus\.py means 'fed-x\+'\. Use that"):
+    with pytest.raises(
+        ComponentError, match=r"'fed-x-plus' .* its file fed_x_plus\.py stands for 'fed-x\+'\. Use that"
+    ):
         new.write_component("method", "fed-x-plus", tmp_path / "mine")
-    with pytest.raises(ComponentError, match=r"'gcfl\+' exists already in .*gcfl_plus\.py"):
+    with pytest.raises(ComponentError, match=r"'gcfl\+' already exists in .*gcfl_plus\.py"):
         new.write_component("method", "gcfl+", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()

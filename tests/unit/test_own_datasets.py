@@ -103,8 +103,8 @@ def test_the_graph_is_canonical_and_described(mine: Path, tmp_path: Path, capsys
 
 def test_without_its_file_it_is_not_run(mine: Path, tmp_path: Path) -> None:
     path = mine / "datasets" / "roads.npz"
-    assert why_unavailable(catalogue.get("roads"), None, may_download=True) == f"its file {path} is not there"
-    with pytest.raises(DataError, match=r"'roads': its file .*roads\.npz is not there\. .* correct FILES in"):
+    assert why_unavailable(catalogue.get("roads"), None, may_download=True) == f"its file {path} is missing"
+    with pytest.raises(DataError, match=r"'roads': its file .*roads\.npz is missing\. .* correct FILES in"):
         download({"name": "roads"}, tmp_path / "roads")
     assert not (tmp_path / "roads" / "graph.json").exists()
 
@@ -255,19 +255,19 @@ HALF = np.array([True, False, False])
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ((EDGES.T[:1], FEATURES, LABELS), r"edges: \[2, num_entries\] integers are wanted, not int64 \[1, 2\]"),
+        ((EDGES.T[:1], FEATURES, LABELS), r"edges: expected \[2, num_entries\] integers, not int64 \[1, 2\]"),
         ((EDGES + 0.0, FEATURES, LABELS), r"edges: .* not float64"),
-        ((EDGES + 1, FEATURES, LABELS), r"edges: they name nodes 1 to 3, and labels are of 3 nodes"),
-        ((EDGES, FEATURES[:2], LABELS), r"features: \[3, num_features\] numbers are wanted, .* \[2, 2\]"),
+        ((EDGES + 1, FEATURES, LABELS), r"edges: node ids range from 1 to 3; labels has 3 nodes"),
+        ((EDGES, FEATURES[:2], LABELS), r"features: expected \[3, num_features\] numbers, .* \[2, 2\]"),
         ((EDGES, FEATURES.astype(str), LABELS), r"features: .* not <U32"),
         ((EDGES, FEATURES * np.nan, LABELS), r"features: 6 values are not finite"),
         ((EDGES, sp.csr_matrix(FEATURES * 1e300), LABELS), r"features: 6 values are not finite"),
-        ((EDGES, FEATURES, LABELS + 0.0), r"labels: \[num_nodes\] integers are wanted, not float64 \[3\]"),
+        ((EDGES, FEATURES, LABELS + 0.0), r"labels: expected \[num_nodes\] integers, not float64 \[3\]"),
         ((EDGES, FEATURES, LABELS * 2), r"labels: .* class 1 has no node"),
-        ((EDGES, FEATURES, LABELS.astype(np.uint32) - 1), r"of 3 nodes they go from 0 to 4294967295"),
-        ((EDGES, FEATURES, LABELS, (HALF,)), r"masks: a mapping from .* is wanted, not a tuple"),
-        ((EDGES, FEATURES, LABELS - 2), r"labels: .* they go from -2 to -1"),
-        ((EDGES, FEATURES, LABELS, {"train": HALF}), r"masks: 'train', 'val' and 'test' are wanted, not 'train'"),
+        ((EDGES, FEATURES, LABELS.astype(np.uint32) - 1), r"of 3 nodes range from 0 to 4294967295"),
+        ((EDGES, FEATURES, LABELS, (HALF,)), r"masks: expected a mapping from .*, not a tuple"),
+        ((EDGES, FEATURES, LABELS - 2), r"labels: .* range from -2 to -1"),
+        ((EDGES, FEATURES, LABELS, {"train": HALF}), r"masks: expected 'train', 'val' and 'test', not 'train'"),
         ((EDGES, FEATURES, LABELS, dict.fromkeys(("train", "val", "test"), HALF)), r"masks: 1 nodes have two roles"),
         ((EDGES, FEATURES, LABELS, dict.fromkeys(("train", "val", "test"), HALF * 1)), r"'train' must be \[3\] bool"),
     ],
@@ -280,5 +280,5 @@ def test_arrays_that_are_no_graph_are_refused_by_name(arrays: tuple, message: st
 def test_a_new_dataset_needs_a_folder_and_a_free_name(tmp_path: Path) -> None:
     with pytest.raises(ComponentError, match=r"name one with --folder DIR"):
         write_component("dataset", "graph", None)
-    with pytest.raises(ComponentError, match=r"the dataset 'cora' exists already\. Choose"):
+    with pytest.raises(ComponentError, match=r"the dataset 'cora' already exists\. Choose"):
         write_component("dataset", "cora", tmp_path)

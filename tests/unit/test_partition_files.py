@@ -111,37 +111,37 @@ TWO = {"nodes": [0, 1], "ptr": [0, 1, 2]}
     ("content", "message"),
     [
         ("node,client\n0,0\n1,0\n0,0\n", "line 4: client 0 has node 0 a second time"),
-        ("node,client\n0,0\n1,2\n", "client 1 has no node; clients count from 0, without a gap"),
+        ("node,client\n0,0\n1,2\n", "client 1 has no node; clients count from 0 without a gap"),
         ("node,client\n0,0\n1.5,0\n", "line 3: column 'node': '1.5' is not a whole number from 0"),
         ("node,client\n0,0\n1\n", "line 3: column 'client': '' is not a whole number from 0"),
-        ("node,client\n0,0,1\n", "line 2: it has more cells than the first line"),
-        ("node,client,role\n0,0,training\n", "line 2: column 'role': 'training' is not train, val, test or nothing"),
+        ("node,client\n0,0,1\n", "line 2 has more cells than the first line"),
+        ("node,client,role\n0,0,training\n", "line 2: column 'role': 'training' is not train, val, test or empty"),
         ("node,client,copy\n0,0,yes\n", "line 2: column 'copy': 'yes' is not 0 or 1"),
-        ("node,klient\n0,0\n", "column 'klient' is not known. Did you mean 'client'?"),
+        ("node,klient\n0,0\n", "column 'klient' is not valid. Did you mean 'client'?"),
         ("node\n0\n", "column 'client' is missing"),
         ("", "column 'node' is missing"),
         ("node,client\n", "client 0 has no node"),
-        ("node,client,role\n0,0,train\n0,1,test\n", "line 3: node 0 has another role than at line 2; a node has one"),
+        ("node,client,role\n0,0,train\n0,1,test\n", "line 3: node 0 has another role at line 2; give it one role"),
         ("node,client,copy\n0,0,0\n0,1,0\n", "line 2: node 0 is owned by 2 clients"),
         ("node,client,copy\n0,0,1\n1,0,0\n", "line 2: node 0 is owned by 0 clients"),
-        ("node,client,held_out\n0,0,0\n0,,1\n", "line 2: node 0 is of a client, and held out as well"),
-        ("node,client,held_out\n0,0,1\n", r"held-out clients are \[0\].* one at least is left to train"),
+        ("node,client,held_out\n0,0,0\n0,,1\n", "line 2: node 0 belongs to a client and is also held out"),
+        ("node,client,held_out\n0,0,1\n", r"held-out clients are \[0\].* at least one client that trains"),
         ("node,client,held_out\n0,0,1\n1,0,1\n1,1,0\n", "line 3: client 0 is held out and shares node 1"),
-        ({"clients": {"0": [1]}}, "'clients' is to be a list with a mapping for each client"),
-        ({"parts": [[0]]}, "'clients' is to be a list"),
-        ({"clients": [{"nodes": [0]}, {"ids": [1]}]}, r"clients\[1\]: key 'ids' is not known"),
-        ({"clients": [{"nodes": [0, "1"]}]}, r"clients\[0\].nodes is to be a list of node ids"),
+        ({"clients": {"0": [1]}}, "'clients' must be a list with one mapping per client"),
+        ({"parts": [[0]]}, "'clients' must be a list"),
+        ({"clients": [{"nodes": [0]}, {"ids": [1]}]}, r"clients\[1\]: key 'ids' is not valid"),
+        ({"clients": [{"nodes": [0, "1"]}]}, r"clients\[0\].nodes must be a list of node ids"),
         ({"clients": [{"nodes": [0], "roles": ["train", "val"]}]}, r"clients\[0\].roles .* for each of 1 nodes"),
-        ({"clients": [{"nodes": [0], "copies": [2]}]}, r"clients\[0\].copies names node 2"),
-        ({"clients": [{"nodes": [3, -1]}]}, r"clients\[0\].nodes\[1\]: -1 is no node"),
-        ({"clients": [{"nodes": [0]}], "heldout": [1]}, "key 'heldout' is not known. Did you mean 'held_out'?"),
-        ({"clients": [{"nodes": [0], "held_out": "no"}]}, r"clients\[0\].held_out is to be true or false"),
+        ({"clients": [{"nodes": [0], "copies": [2]}]}, r"clients\[0\].copies contains node 2"),
+        ({"clients": [{"nodes": [3, -1]}]}, r"clients\[0\].nodes\[1\]: -1 is not a node id"),
+        ({"clients": [{"nodes": [0]}], "heldout": [1]}, "key 'heldout' is not valid. Did you mean 'held_out'?"),
+        ({"clients": [{"nodes": [0], "held_out": "no"}]}, r"clients\[0\].held_out must be true or false"),
         ({"nodes": [0, 1]}, "array 'ptr' is missing"),
-        ({**TWO, "ptr": [0, 1, 3]}, "array 'ptr' goes from 0 to the 2 entries of 'nodes'"),
-        ({**TWO, "nodes": [0.0, 1.0]}, r"array 'nodes' is float64 \[2\]; write a row of integers"),
-        ({**TWO, "role": [1]}, "array 'role' has 1 entries, 'nodes' has 2"),
-        ({**TWO, "role": [1, 4]}, "array 'role' has 4; roles are 0 to 3"),
-        ({**TWO, "rolle": [1, 2]}, "array 'rolle' is not known. Did you mean 'role'?"),
+        ({**TWO, "ptr": [0, 1, 3]}, "array 'ptr' must start at 0, never decrease, and end at 2"),
+        ({**TWO, "nodes": [0.0, 1.0]}, r"array 'nodes' is float64 \[2\]; expected one row of integers"),
+        ({**TWO, "role": [1]}, "array 'role' has 1 entries; 'nodes' has 2"),
+        ({**TWO, "role": [1, 4]}, "array 'role' contains 4; roles are 0 to 3"),
+        ({**TWO, "rolle": [1, 2]}, "array 'rolle' is not valid. Did you mean 'role'?"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused_with_the_place(content: Any, message: str, tmp_path: Path) -> None:
@@ -205,24 +205,24 @@ def test_a_cell_is_known_by_what_the_file_holds_and_not_by_where_it_lies(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "kept", "message"),
     [
-        ({"clients": [2, 5]}, {}, r"clients\[1\]: 5: '.*halves.csv' holds 2 clients, and 'file' takes these"),
+        ({"clients": [2, 5]}, {}, r"clients\[1\]: 5: '.*halves.csv' contains 2 clients; with the scheme 'file', give"),
         ({}, {"last": 34}, r"partitions: .*halves.csv names node 34, and 'karate' has the nodes 0 to 33"),
         ({"protocol": {"split": {"kind": "file"}}}, {"roles": False}, "'file': .*halves.csv has no roles; use ratios"),
         (
             {"protocol": {"global_test": "held_out"}},
             {"held_out": False},
-            "global_test: 'held_out': .*halves.csv holds no nodes out; use whole",
+            "global_test: 'held_out': .*halves.csv has no held-out nodes; use whole",
         ),
         (
             {"protocol": {"split": {"held_out": 0.2}}},
             {},
-            "split.held_out: .*halves.csv says itself which nodes are held",
+            "split.held_out: .*halves.csv already lists the held-out nodes",
         ),
-        ({"file": {"sha256": "0" * 64}}, {}, "halves.csv has the SHA-256 .* and sha256 0000.* is asked for"),
+        ({"file": {"sha256": "0" * 64}}, {}, "halves.csv has the SHA-256 .* and the setting sha256 expects 0000"),
         (
             {"protocol": {"split": {"kind": "file"}}, "methods": ["fedavg", "global"]},
             {},
-            "'global' trains on the whole graph; leave it out, or use another kind",
+            "'global' trains on the whole graph; leave out 'global', or use another kind",
         ),
         (
             {"protocol": {"global_test": "held_out"}, "methods": ["global"]},
@@ -243,7 +243,7 @@ def test_the_file_is_named_before_anything_runs(tmp_path: Path) -> None:
         load_config(config(""))
     with pytest.raises(ConfigError, match=r"none\.csv cannot be read \(No such file or directory\)"):
         load_config(config(tmp_path / "none.csv"))
-    with pytest.raises(ConfigError, match="'file' takes the roles of the scheme 'file'; 'random' has none: use ratios"):
+    with pytest.raises(ConfigError, match=r"'file' reads the roles from .* 'random' has no file; use ratios"):
         load_config(config(halves(tmp_path)) | {"partitions": ["random"], "protocol": {"split": {"kind": "file"}}})
     with pytest.raises(ConfigError, match=r"partitions\[0\].sha256"):
         load_config(config(halves(tmp_path), file={"sha256": ["0"]}))

@@ -199,7 +199,7 @@ def test_settings_are_checked_by_name():
         ([[0, 1], [2]], ComponentError, "left out 1 nodes, the first 3"),
         ([[0, 1, 2], [2, 3]], ComponentError, "1 nodes to several clients, the first 2"),
         ([[1, 0], [2, 3]], ComponentError, "strictly ascending"),
-        ([[0, 1], [2, 4]], ComponentError, "within 0 to 3"),
+        ([[0, 1], [2, 4]], ComponentError, "from 0 to 3"),
     ],
 )
 def test_what_a_scheme_returns_is_checked(monkeypatch, parts, error, message):
@@ -233,15 +233,15 @@ MINE, YOURS = np.zeros(2, dtype=bool), np.ones(2, dtype=bool)
 @pytest.mark.parametrize(
     ("parts", "of", "message"),
     [
-        ([[0, 1], [1, 2]], {"held_out": np.array([2, 3])}, "gave 1 nodes to clients that it names as held out, .* 2"),
-        ([[0, 1], [1, 2]], {"held_out": np.array([4])}, "for held_out, int64 ids 4 to 4"),
+        ([[0, 1], [1, 2]], {"held_out": np.array([2, 3])}, "assigned 1 held-out nodes to clients, the first 2"),
+        ([[0, 1], [1, 2]], {"held_out": np.array([4])}, "for held_out, the scheme returned int64 ids 4 to 4"),
         ([[0, 1], [1, 2]], {"copies": [MINE, MINE]}, "node 1 has 2 owners"),
         ([[0, 1], [1, 2]], {"copies": [MINE, YOURS]}, "node 2 has 0 owners"),
-        ([[0, 1], [1, 2]], {"copies": [MINE, YOURS[:1]]}, r"client 1, copies bool \[1\]; they are bool \[2\]"),
+        ([[0, 1], [1, 2]], {"copies": [MINE, YOURS[:1]]}, r"client 1, copies bool \[1\]; expected bool \[2\]"),
         ([[0, 1], [1, 2]], {"held_out_clients": (1,)}, "client 1 is held out and shares 1 nodes .* first 1"),
-        ([[0, 1], [2, 3]], {"held_out_clients": (0, 1)}, r"clients \[0, 1\]; .* one at least is left to train"),
-        ([[0, 1], [2, 3]], {"held_out_clients": (2,)}, "among 0 to 1"),
-        ([[0, 1], [2, 3]], {"roles": np.array([0, 1, 2, 4])}, r"roles \[4\]; they are \[4\], 0 to 3"),
+        ([[0, 1], [2, 3]], {"held_out_clients": (0, 1)}, r"clients \[0, 1\]; .* at least one client that trains"),
+        ([[0, 1], [2, 3]], {"held_out_clients": (2,)}, "from 0 to 1"),
+        ([[0, 1], [2, 3]], {"roles": np.array([0, 1, 2, 4])}, r"roles \[4\]; expected \[4\] with values 0 to 3"),
     ],
 )
 def test_owners_and_what_is_held_out_are_checked(monkeypatch, parts, of, message):
@@ -284,7 +284,7 @@ def test_native_takes_the_clients_of_the_dataset():
     graph = replace(graph_of(GRAPHS["star"]), clients=np.arange(20) * 7 % 3)
     parts = assign_clients(graph, "star", "native", 3, {}, seed=0).parts
     assert [part.tolist() for part in parts] == [[n for n in range(20) if n * 7 % 3 == client] for client in range(3)]
-    with pytest.raises(PartitionError, match=r"'native', 2 clients: the dataset comes split into 3 clients; ask for 3"):
+    with pytest.raises(PartitionError, match=r"'native', 2 clients: the dataset comes split into 3 clients; request 3"):
         assign_clients(graph, "star", "native", 2, {}, seed=0)
     with pytest.raises(PartitionError, match="does not come split into clients"):
         assign_clients(graph_of(GRAPHS["star"]), "star", "native", 2, {}, seed=0)
@@ -315,7 +315,7 @@ def test_dirichlet_names_what_it_could_not_reach():
     message = r"5 clients: with alpha 0\.01, none of 3 draws gave every client 10 nodes; .*smallest client \d"
     with pytest.raises(PartitionError, match=message):
         assign_clients(graph, "empty", "dirichlet", 5, chosen, seed=0)
-    with pytest.raises(PartitionError, match="13 nodes a client are more than the 60 nodes"):
+    with pytest.raises(PartitionError, match="13 nodes per client are more than the 60 nodes"):
         assign_clients(graph, "empty", "dirichlet", 5, {"min_nodes": 13}, seed=0)
 
 

@@ -65,7 +65,7 @@ def test_problems_of_the_configuration_and_of_every_study_are_told_at_once(studi
         "my.yaml: tables[0].reference.table: '4' is not in paper.csv. Valid: 3.",
         f"{studies / 'data.yaml'}: 'data' cannot name a study",
         f"{studies / 'first.yaml'}: methods[0]: 'fedavgg' is not a method. Did you mean 'fedavg'?",
-        f"{studies / 'second.yaml'}: grids: two of them train (karate, random, 2, fedavg, gcn, 0) differently",
+        f"{studies / 'second.yaml'}: grids: two grids train (karate, random, 2, fedavg, gcn, 0) with different",
         f"{studies / 'third.yaml'}: clients[0]: 0",
         f"{studies / 'third.yaml'}: reference: 'papr' is not a file of printed numbers. Did you mean 'paper'?",
         f"{studies / 'unreadable.yaml'}: cannot be read as YAML",
@@ -77,16 +77,14 @@ def test_problems_of_the_configuration_and_of_every_study_are_told_at_once(studi
 
 def test_grids_of_the_configuration_that_contradict_each_other_are_said_to_be_there(studies: Path) -> None:
     (found,) = problems(studies, **CONTRADICTING)
-    assert found.startswith("my.yaml: grids: two of them train")
+    assert found.startswith("my.yaml: grids: two grids train")
 
 
 def test_printed_numbers_of_other_nodes_are_told_before_anything_runs(studies: Path) -> None:
     write_reference(studies, {"table": "3", "metric": "accuracy", "eval": "client_avg", "value": "81.5"})
     (studies / "sound.yaml").unlink()
     (found,) = problems(studies, reference="paper", tables=[table("3")])
-    assert (
-        "no number of table '3' in paper.csv is of the table's split 'test'; under 'eval' it has 'client_avg'." in found
-    )
+    assert "table '3' in paper.csv has no number for the split 'test'; its values of 'eval' are 'client_avg'." in found
     named = {**table("3"), "reference": {"table": "3", "where": {"eval": ["client_avg"]}}}
     assert Plan({**VALUES, "reference": "paper", "tables": [named]}, "my.yaml", studies)
 
@@ -96,7 +94,7 @@ def test_a_file_of_printed_numbers_in_another_form_is_told_before_anything_runs(
     path = studies / "reference" / "paper.csv"
     path.write_text(path.read_text().replace(",", ";"))
     (found,) = problems(studies, reference="paper", tables=[table("3")])
-    assert f"reference: {path} lacks the column paper, table" in found and "with commas between them" in found
+    assert f"reference: {path} lacks the column paper, table" in found and "separated by commas" in found
     path.write_bytes("table\né".encode("latin-1"))
     (found,) = problems(studies, reference="paper", tables=[table("3")])
     assert f"reference: {path} cannot be read as CSV" in found

@@ -11,7 +11,7 @@ from fglbench import registry
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.errors import DataError
 from fglbench.federation.propagation import normalised, propagated_features, worth_propagating
-from fglbench.records.federation import FILE, split_of
+from fglbench.records.federation import FEDERATION, split_of
 from fglbench.records.graph import save_graph
 from fglbench.settings import Propagation
 from fglbench.stages.preprocess import preprocess, row_normalised
@@ -127,7 +127,7 @@ def test_a_federation_file_follows_its_split(tiny_graph, tmp_path):
     prepared = {"features": "raw", "r": 0.5, "hops": 1}
     split(tmp_path / "graph", spec, [0], tmp_path / "split")
     preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")
-    target = tmp_path / "out" / "seed0" / FILE
+    target = tmp_path / "out" / "seed0" / FEDERATION
     assert split_of(target.parent) == read_json(tmp_path / "split" / "seed0" / "card.json")["sha256"]
     before = target.stat().st_mtime_ns
     preprocess(tmp_path / "graph", tmp_path / "split", prepared, [0], tmp_path / "out")

@@ -7,7 +7,7 @@ import pytest
 
 from fglbench.errors import StorageError
 from fglbench.records.metrics import METRICS, Metrics, Reading
-from fglbench.records.run import RECORD, Device, Outcome, RunRecord
+from fglbench.records.run import RUN, Device, Outcome, RunRecord
 from fglbench.stages.job import finish
 from fglbench.storage import write_json
 
@@ -29,7 +29,7 @@ EARLIER = {
 
 
 def test_a_record_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    write_json(tmp_path / RECORD, EARLIER)
+    write_json(tmp_path / RUN, EARLIER)
     record = RunRecord.read(tmp_path)
     assert (record.cell, record.seed, record.outcome.state, record.train_seconds) == ("0123456789abcdef", 3, "ok", 1.5)
     assert (record.phases, record.client_rounds, record.server_seconds, record.component_files) == ([], [], 0.0, None)
@@ -65,13 +65,13 @@ def test_a_seed_that_could_not_be_run_has_its_outcome_alone(tmp_path: Path) -> N
     ],
 )
 def test_a_record_of_another_form_is_named_with_its_key(tmp_path: Path, change: dict, said: str) -> None:
-    write_json(tmp_path / RECORD, EARLIER | change)
+    write_json(tmp_path / RUN, EARLIER | change)
     with pytest.raises(StorageError, match=said):
         RunRecord.read(tmp_path)
 
 
 def test_of_an_altered_record_the_checksum_is_told_first(tmp_path: Path) -> None:
-    path = tmp_path / "seed3" / RECORD
+    path = tmp_path / "seed3" / RUN
     write_json(path, EARLIER)
     finish(tmp_path / "seeds-3.json", [path])
     write_json(path, EARLIER | {"seed": "three"})

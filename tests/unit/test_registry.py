@@ -96,7 +96,7 @@ def test_keys_of_entries_are_those_that_no_setting_has():
 def test_a_second_file_of_one_name_is_refused(folder):
     (folder / "fedavg.py").write_text(SOURCE)
     registry.use_folders([folder])
-    with pytest.raises(ComponentError, match="exists already"):
+    with pytest.raises(ComponentError, match="already exists"):
         registry.names("method")
 
 
@@ -149,5 +149,5 @@ class Method(base.Method):
 """
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     registry.use_folders([tmp_path])
-    with pytest.raises(ComponentError, match=f"mine.py: the hook '{old}' is called {new}"):
+    with pytest.raises(ComponentError, match=f"mine.py: the hook '{old}' is now called {new}"):
         registry.declaration("method", "mine")

@@ -196,7 +196,7 @@ def test_roles_per_class_are_the_same_for_every_partition():
 def test_more_nodes_than_there_are_is_refused(val, test):
     labels = np.arange(9) % 3
     with pytest.raises(
-        PartitionError, match=r"'toy': split\.val_nodes .*of 9 labelled nodes, .* 1 leaves 6\. Ask for fewer"
+        PartitionError, match=r"'toy': split\.val_nodes .* 1 leaves 6 of 9 labelled nodes\. Lower these"
     ):
         draw_per_class(labels, per_class(1, val, test), np.random.default_rng(0), "toy")
 
@@ -338,7 +338,7 @@ def test_public_without_masks_names_the_dataset():
 
 def test_public_masks_that_overlap_are_refused():
     masks = {"train": np.array([True, True]), "val": np.array([False, True])}
-    with pytest.raises(PartitionError, match="'toy': 1 nodes of the official val mask are in another"):
+    with pytest.raises(PartitionError, match="'toy': 1 nodes of the official val mask are also in another"):
         split_of([0, 1], [np.array([0, 1])], masks=masks, kind="public")
 
 
@@ -363,7 +363,7 @@ def test_clients_that_lack_a_role_are_kept_or_refused():
         ({"kind": "official"}, "'ratios', 'per_class', 'public' or 'file'"),
         ({"kind": "per_class", "val_nodes": 500}, "kind per_class needs 'train_per_class', such as 20"),
         ({"kind": "per_class", "train_per_class": 20}, "kind per_class needs 'val_nodes', such as 500"),
-        ({"train_per_class": 20}, "'train_per_class' is read by kind per_class"),
+        ({"train_per_class": 20}, "'train_per_class' applies only to kind per_class"),
         ({"kind": "per_class", "train_per_class": 0, "val_nodes": 5}, "greater than or equal to 1"),
         ({"train": "2e-1"}, "valid number"),
     ],

@@ -72,14 +72,14 @@ def test_the_name_of_a_search_follows_what_decides_its_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"seeds": [1, 7]}, "tune.seeds: 1 is a seed of the study; search on others."),
+        ({"seeds": [1, 7]}, "tune.seeds: 1 is a seed of the study; search on other seeds."),
         ({"clients": 4}, "tune.clients: 4 is not among the study's clients: 3."),
         ({"partition": "metis"}, "tune.partition: 'metis' is not in this study."),
         (
             {"searches": [{"methods": ["fedprox"], "settings": {"mu": [0.1, -1.0]}}]},
             "tune.searches[0].settings.mu: -1.0",
         ),
-        ({"searches": [{"settings": {"mu": [0.1]}}]}, "tune.searches[0].settings: say for which methods"),
+        ({"searches": [{"settings": {"mu": [0.1]}}]}, "tune.searches[0].settings: name the methods"),
         (
             {"searches": [{"training": {"lr": {"low": 1.0, "high": 0.1}}}]},
             "tune.searches[0].training.lr: low 1.0 is above",
@@ -212,7 +212,7 @@ def test_settings_given_up_for_an_error_are_an_error_and_tried_again_by_the_next
     searches = [{"methods": ["fedavg"], "training": {"lr": [0.1, 0.01]}}]
     path = write(tmp_path, tune={**STUDY["tune"], "searches": searches})
     assert tune() == (1, 3, {"training.lr": 0.01})
-    assert "settings given up for an error: 1; the same command tries them again" in capsys.readouterr().err
+    assert "settings that failed with an error: 1; run the same command to try them again" in capsys.readouterr().err
     assert tune("--failures", "keep") == (0, 0, {"training.lr": 0.01})
     assert tune() == (1, 3, {"training.lr": 0.01})
     broken.clear()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
+from fglbench.records.metrics import METRICS
 from fglbench.registry import use_folders
 from fglbench.stages.evaluate import evaluate, record_not_run
 from fglbench.stages.job import finish, logged, not_run_seeds
@@ -17,4 +18,4 @@ with logged(snakemake.log[0]):
     refused = not_run_seeds(Path(snakemake.input.train))
     evaluate(train, split, graph, [seed for seed in seeds if seed not in refused], folder)
     record_not_run(refused, folder)
-    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / "metrics.json" for seed in seeds])
+    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / METRICS for seed in seeds])

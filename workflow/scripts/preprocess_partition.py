@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
-from fglbench.records.federation import FILE
+from fglbench.records.federation import FEDERATION
 from fglbench.stages.job import finish, logged, not_run_seeds
 from fglbench.stages.preprocess import preprocess
 
@@ -13,4 +13,4 @@ with logged(snakemake.log[0]):
     folder = Path(snakemake.output[0]).parent
     graph, split = Path(snakemake.input.graph).parent, Path(snakemake.input.split).parent
     preprocess(graph, split, snakemake.params.preprocessed, seeds, folder)
-    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / FILE for seed in seeds], refused)
+    finish(Path(snakemake.output[0]), [folder / f"seed{seed}" / FEDERATION for seed in seeds], refused)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fglbench.config.identity import seeds_of
+from fglbench.records.split import SPLIT_CARD
 from fglbench.registry import use_folders
 from fglbench.stages.job import finish, logged
 from fglbench.stages.split import split
@@ -17,5 +18,5 @@ with logged(snakemake.log[0]) as say:
     refused = split(graph, params.partition, seeds, folder, file=params.file, keep_going=True, trust=params.trust)
     for seed, reason in refused.items():
         say(f"not run: {snakemake.wildcards.dataset}, {snakemake.wildcards.partition}, seed {seed}: {reason}")
-    made = [folder / f"seed{seed}" / "card.json" for seed in seeds if seed not in refused]
+    made = [folder / f"seed{seed}" / SPLIT_CARD for seed in seeds if seed not in refused]
     finish(Path(snakemake.output[0]), made, refused)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fglbench.records.component_files import changes, own_files
-from fglbench.records.run import RECORD, RETRIED, RunRecord, failed_seeds
+from fglbench.records.run import RETRIED, RUN, RunRecord, failed_seeds
 from fglbench.registry import use_folders
 from fglbench.stages.failures import note, only_failed
 from fglbench.stages.job import finish, logged, not_run_seeds
@@ -34,4 +34,4 @@ with logged(snakemake.log[0]) as say:
     kept = [RunRecord.read(folder / f"seed{seed}").component_files for seed in cells] if files else []
     for line in dict.fromkeys(line for recorded in kept for line in changes(recorded, files)):
         say(f"kept: {line}")
-    finish(output, [folder / f"seed{seed}" / RECORD for seed in cells], refused)
+    finish(output, [folder / f"seed{seed}" / RUN for seed in cells], refused)

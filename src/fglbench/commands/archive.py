@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
 def _published() -> Path:
     root = places.checkout()
     if root is None:
-        raise StorageError("this installation has no checkout with results/published; say where with --to DIR.")
+        raise StorageError("this installation has no checkout with results/published; name the folder with --to DIR.")
     return root / "results" / "published"

@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser: the parser of the command.
     """
     parser.add_argument("study", metavar="STUDY|FOLDER", help="name of a study, or a folder with its records")
-    parser.add_argument("--records", metavar="DIR", help="folder that holds the studies' records (results/studies)")
+    parser.add_argument("--records", metavar="DIR", help="folder with the studies' records (results/studies)")
     parser.add_argument("--references", metavar="DIR", help="folder of the papers' CSV files")
 
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     width = shutil.get_terminal_size((120, 24)).columns
     print("\n".join(to_text(table, width, colour=sys.stdout.isatty()) for table in tables))
     if not compared:
-        print("This study names no paper's numbers to compare with (key 'reference' of the study and of its tables).")
+        print("This study has no paper's numbers to compare with (key 'reference' of the study and of its tables).")
     report = Path(args.results) / "report" / f"{study.settings['name']}.html"
     if report.exists():
         print(f"Report: {report}")

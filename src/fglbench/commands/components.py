@@ -24,7 +24,7 @@ def use_folders(folders: list[str]) -> None:
     Raises:
         ConfigError: a path is not a folder.
     """
-    missing = [f"--components {folder}: is not a folder." for folder in folders if not Path(folder).is_dir()]
+    missing = [f"--components: '{folder}' is not a folder." for folder in folders if not Path(folder).is_dir()]
     if missing:
         raise ConfigError(missing)
     registry.use_folders([Path(folder) for folder in folders])
@@ -86,7 +86,8 @@ def is_module(backbone: str) -> bool:
     """
     tree = ast.parse(registry.declaration("backbone", backbone).path.read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Backbone"]
-    return any(ast.unparse(base).split(".")[-1] == "ModuleBackbone" for own in classes for base in own.bases)
+    bases = [ast.unparse(base) for node in classes for base in node.bases]
+    return any(base.split(".")[-1] == "ModuleBackbone" for base in bases)
 
 
 def settings_table(model: type[ComponentSettings], indent: str = "  ") -> str:

@@ -20,12 +20,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: the parser of the command.
     """
-    parser.add_argument("name", metavar="NAME", help="of a dataset, method, backbone, task, scheme or sampler")
+    parser.add_argument("name", metavar="NAME", help="name of a dataset, method, backbone, task, scheme or sampler")
     parser.add_argument(
         "--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help="settings of the dataset"
     )
     parser.add_argument(
-        "--download", action="store_true", help="fetch the dataset where it is not here, for the numbers of its graph"
+        "--download",
+        action="store_true",
+        help="download the dataset if it is missing, to show the numbers of its graph",
     )
 
 
@@ -43,19 +45,19 @@ def run(args: argparse.Namespace) -> int:
         DataError: settings are invalid for the dataset, or its graph cannot be made.
     """
     components.use_folders(args.components)
-    found = [kind for kind in components.KINDS if args.name in components.names(kind)]
-    if not found:
-        known = sorted({name for kind in components.KINDS for name in components.names(kind)})
+    kinds = [kind for kind in components.KINDS if args.name in components.names(kind)]
+    if not kinds:
+        names = {name for kind in components.KINDS for name in components.names(kind)}
         raise ComponentError(
-            f"'{args.name}' is no dataset, method, backbone, task, scheme or sampler. {suggest(args.name, known)}"
+            f"'{args.name}' is not a dataset, method, backbone, task, scheme or sampler. {suggest(args.name, names)}"
         )
-    given = [f"--set {text}" for text in args.assignments] + ["--download"] * args.download
-    if given and "dataset" not in found:
+    options = [f"--set {text}" for text in args.assignments] + ["--download"] * args.download
+    if options and "dataset" not in kinds:
         raise ComponentError(
-            f"{given[0]}: only for datasets, and '{args.name}' is a {found[0]}. Leave it out; 'fglbench train --set' "
-            "tries settings."
+            f"{options[0]}: this option is only for datasets, and '{args.name}' is a {kinds[0]}. Leave it out; "
+            "'fglbench train --set' trains with other settings."
         )
-    for number, kind in enumerate(found):
+    for number, kind in enumerate(kinds):
         print("\n" * (number > 0), end="")
         _print_dataset(args) if kind == "dataset" else print(_component(kind, args.name))
     return 0
@@ -79,15 +81,12 @@ def _print_dataset(args: argparse.Namespace) -> None:
     card = stored_card(part.spec, folder)
     if card is None and not args.download:
         if spec.needs_files and mirror is None:
-            stale = f"what is in {folder} is damaged, or of another version"
-            why = stale if (folder / "graph.json").exists() else f"it is not in {folder}"
-            print(
-                f"The numbers of its graph are not known here: {why}, and there is no mirror. "
-                "With --download it is fetched."
-            )
+            stale = f"the files in {folder} are damaged or of another version"
+            why = stale if (folder / "graph.json").exists() else f"the dataset is not in {folder}"
+            print(f"The numbers of its graph are unknown: {why}, and there is no mirror. --download fetches the data.")
             return
         if reason := why_unavailable(spec, mirror, may_download=False):
-            print(f"The numbers of its graph are not known here: {reason}.")
+            print(f"The numbers of its graph are unknown: {reason}.")
             return
     card = card or download(part.spec, folder, mirror, _forbidden() if args.download else "--download is not given")
     print(format_card({key: value for key, value in card.items() if key not in IN_ROW}))
@@ -104,5 +103,5 @@ def _component(kind: str, name: str) -> str:
     table = components.settings_table(declared.settings)
     head = f"{name} ({kind}, version {declared.version})\n{components.docstring(kind, name)}"
     if kind == "backbone" and components.is_module(name):
-        head += "\n\nIt runs client by client, several times slower than a backbone that computes on all at once."
+        head += "\n\nIt runs client by client, several times slower than a backbone that computes all clients at once."
     return f"{head}\n\nsettings (default, allowed):\n{table}\n\n{declared.path}"

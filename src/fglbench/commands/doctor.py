@@ -51,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _python() -> Iterator[Finding]:
-    found = platform.python_version()
-    yield (OK, "python", found) if sys.version_info >= OLDEST else (PROBLEM, "python", f"{found}; too old")
+    installed = platform.python_version()
+    oldest = ".".join(map(str, OLDEST))
+    too_old = f"{installed} is too old; install {oldest} or later"
+    yield (OK, "python", installed) if sys.version_info >= OLDEST else (PROBLEM, "python", too_old)
 
 
 def needed() -> list[str]:
@@ -71,15 +73,15 @@ def _packages() -> Iterator[Finding]:
     try:
         names = needed()
     except PackageNotFoundError:
-        yield PROBLEM, "fglbench", "is not installed, so what it needs is not known; install it ('make setup')"
+        yield PROBLEM, "fglbench", "is not installed, so its requirements are unknown; install it ('make setup')"
         names = []
     for name in names:
-        found = _version(name)
+        installed = _version(name)
         absent = "absent; install the environment again ('make setup')"
-        yield (OK, name, found) if found else (PROBLEM, name, absent)
+        yield (OK, name, installed) if installed else (PROBLEM, name, absent)
     for name in NOT_NEEDED:
-        found = _version(name)
-        yield NOTE, name, f"{found} (not needed)" if found else "absent (not needed)"
+        installed = _version(name)
+        yield NOTE, name, f"{installed} (not needed)" if installed else "absent (not needed)"
 
 
 def _version(name: str) -> str | None:
@@ -96,7 +98,7 @@ def _machine() -> Iterator[Finding]:
         yield PROBLEM, "device", f"torch cannot be imported: {error}"
     else:
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        yield OK, "device", ", ".join(gpus) if gpus else "CPU; no GPU that torch can use"
+        yield OK, "device", ", ".join(gpus) if gpus else "CPU; torch finds no usable GPU"
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield OK, "cores", f"{usable} usable of {os.cpu_count()}"
     if "SC_PHYS_PAGES" in os.sysconf_names:
@@ -112,10 +114,10 @@ def _mirror(mirror: Path | None) -> Iterator[Finding]:
     if not (mirror.is_dir() and os.access(mirror, os.R_OK | os.X_OK)):
         yield PROBLEM, "mirror", f"{mirror} is not a readable folder"
         return
-    wanted = [spec for spec in catalogue.CATALOGUE.values() if spec.needs_files]
-    missing = [spec.name for spec in wanted if not all((mirror / path).is_file() for path in spec.raw_files)]
-    rest = f"; not there, to be had by download: {', '.join(missing)}" if missing else ""
-    yield OK, "mirror", f"{mirror} holds {len(wanted) - len(missing)} of {len(wanted)} datasets{rest}"
+    with_files = [spec for spec in catalogue.CATALOGUE.values() if spec.needs_files]
+    missing = [spec.name for spec in with_files if not all((mirror / path).is_file() for path in spec.raw_files)]
+    rest = f"; missing, but available for download: {', '.join(missing)}" if missing else ""
+    yield OK, "mirror", f"{mirror} contains {len(with_files) - len(missing)} of {len(with_files)} datasets{rest}"
 
 
 def _writable(subject: str, folder: Path, otherwise: str = "") -> Finding:
@@ -123,7 +125,7 @@ def _writable(subject: str, folder: Path, otherwise: str = "") -> Finding:
         check_writable(folder)
     except StorageError as error:
         return PROBLEM, subject, f"{error}{otherwise}"
-    return OK, subject, f"{folder.resolve()} can be written"
+    return OK, subject, f"{folder.resolve()} is writable"
 
 
 def _temporary() -> Iterator[Finding]:

@@ -14,7 +14,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: the parser of the command.
     """
-    parser.add_argument("file", metavar="FILE", help="to write: .npz, .csv or .json")
+    parser.add_argument("file", metavar="FILE", help="file to write: .npz, .csv or .json")
     train.add_partition(parser)
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         ComponentError, DataError: no such component, or the dataset is unavailable.
         PartitionError: the partition cannot be made, or the file name has no known format.
         DiskError: the file cannot be written.
-        FglbenchError: the task draws roles of its own, which a partition file cannot hold.
+        FglbenchError: the task draws roles of its own, which a partition file cannot contain.
     """
     from fglbench.partition.files import check_format, write_partition
     from fglbench.partition.stored import StoredPartition
@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
     folder = single.seed_folder("split")
     split = load_split(folder)
     if split.pairs is not None:
-        raise FglbenchError("a partition file has roles of nodes, and this task draws others. Export without the task.")
+        raise FglbenchError(
+            "a partition file contains roles of nodes, and this task draws other roles. Export without the task."
+        )
     held_out_clients = tuple(read_json(folder / "card.json").get("held_out_clients", ()))
     write_partition(
         path, StoredPartition(split.nodes, split.ptr, split.role, split.copy, split.held_out, held_out_clients)

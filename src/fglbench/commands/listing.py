@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """
     singular = [*PLURALS.values(), "study"]
     parser.add_argument("kind", nargs="?", choices=[*KINDS, *singular], metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("--settings", action="store_true", help="with the settings of each and their defaults")
+    parser.add_argument("--settings", action="store_true", help="also print all settings and their defaults")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def _component(kind: str, name: str) -> tuple[str, type[ComponentSettings] | Non
 def _studies() -> list[tuple[str, str, None]]:
     folder = places.studies()
     if folder is None:
-        return [("none", "no folder workflow/studies here", None)]
+        return [("none", "this folder has no workflow/studies", None)]
     rows = [("grid", "the datasets, partitions, clients and methods listed in config.yaml", None)]
     for path in sorted(folder.glob("*.yaml")):
         try:

@@ -25,12 +25,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         "name", metavar="NAME", help="as in configurations: lower-case letters, digits and dashes; may end in '+'"
     )
     parser.add_argument(
-        "--module", action="store_true", help="a backbone around an ordinary torch.nn.Module (the only kind there is)"
+        "--module",
+        action="store_true",
+        help="write a backbone around an ordinary torch.nn.Module (required for backbones)",
     )
     parser.add_argument(
         "--folder",
         metavar="DIR",
-        help="components folder for it, such as DIR/methods/ and DIR/tests/ (else the checkout; datasets need one)",
+        help="components folder to write to, such as DIR/methods/ and DIR/tests/ (the checkout; required for datasets)",
     )
 
 
@@ -48,16 +50,16 @@ def run(args: argparse.Namespace) -> int:
     """
     if (args.kind == "backbone") != args.module:
         raise ComponentError(
-            f"'fglbench new {args.kind} {args.name}': --module is for backbones, and a backbone is written with it. "
-            "docs/adding-a-backbone.md shows how one computes on all clients at once, as gcn.py does."
+            f"'fglbench new {args.kind} {args.name}': --module is required for a backbone and invalid for other kinds. "
+            "docs/adding-a-backbone.md shows how a backbone computes all clients at once, as gcn.py does."
         )
     component, test = write_component(args.kind, args.name, Path(args.folder) if args.folder else None, args.components)
     use = f"\n  components: [{args.folder}]" if args.folder else ""
     pin = "" if args.folder else f"Pin its numbers: 'pytest tests/golden -k {args.name} --update-golden'.\n"
     what, beside, page = {
-        "method": ("idea", "fedavg", "docs/adding-a-method.md shows what a method may do where."),
-        "backbone": ("model", "gcn", "docs/adding-a-backbone.md shows what is made of it."),
-        "dataset": ("graph", "digits", "docs/adding-a-dataset.md shows what else the file may say."),
+        "method": ("idea", "fedavg", "docs/adding-a-method.md describes the hooks of a method."),
+        "backbone": ("model", "gcn", "docs/adding-a-backbone.md describes how the model is used."),
+        "dataset": ("graph", "digits", "docs/adding-a-dataset.md describes what else the file may declare."),
     }[args.kind]
     print(
         f"{component}\n{test}\n\n"
@@ -91,21 +93,23 @@ def write_component(kind: str, name: str, folder: Path | None, used: list[str] |
     stem = registry.stem_of(name)
     if stem in registry.NOT_COMPONENTS:
         raise ComponentError(
-            f"'{name}' cannot be the name of a {kind}: {stem}.py is no component. Choose another name."
+            f"'{name}' cannot be the name of a {kind}: {stem}.py is never read as a component. Choose another name."
         )
     if registry.name_of(stem) != name:
         raise ComponentError(
-            f"'{name}' cannot be the name of a {kind}: its file {stem}.py means '{registry.name_of(stem)}'. Use that "
-            "name, or another one."
+            f"'{name}' cannot be the name of a {kind}: its file {stem}.py stands for '{registry.name_of(stem)}'. Use "
+            "that name, or another one."
         )
     component, test = _paths(kind, stem, folder)
     existing = [path for path in (component, test) if path.exists()]
     if existing:
-        raise ComponentError(f"{existing[0]} exists already and stays as it is. Choose another name or remove it.")
+        raise ComponentError(
+            f"{existing[0]} already exists and was not changed. Choose another name, or remove the file."
+        )
     components.use_folders([*(used or []), *([str(folder)] if folder and folder.is_dir() else [])])
     if name in components.names(kind):
         where = f" in {registry.declaration(kind, name).path}" if name in registry.names(kind) else ""
-        raise ComponentError(f"the {kind} '{name}' exists already{where}. Choose another name.")
+        raise ComponentError(f"the {kind} '{name}' already exists{where}. Choose another name.")
     texts = _texts(kind, name, folder is not None)
     for path, text in zip((component, test), texts, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +131,7 @@ def _paths(kind: str, stem: str, folder: Path | None) -> tuple[Path, Path]:
 
 
 def _texts(kind: str, name: str, own_folder: bool) -> tuple[str, str]:
-    here = {
+    values = {
         "name": name,
         "stem": registry.stem_of(name),
         "folder": "FOLDER = Path(__file__).resolve().parents[1]\n" if own_folder else "",
@@ -135,7 +139,7 @@ def _texts(kind: str, name: str, own_folder: bool) -> tuple[str, str]:
     }
     templates = files("fglbench") / "templates"
     component, test = (
-        Template((templates / file).read_text(encoding="utf-8")).substitute(here)
+        Template((templates / file).read_text(encoding="utf-8")).substitute(values)
         for file in (f"{kind}.py.tmpl", f"test_{kind}.py.tmpl")
     )
     return component, test

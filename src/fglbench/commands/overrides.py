@@ -70,17 +70,17 @@ def apply(assignments: list[str], values: dict[str, Any]) -> None:
         ConfigError: with every unknown key and the closest valid one.
         ComponentError, DataError: no such component.
     """
-    known = {section: _keys(section, values) for section in (*ENTRIES, *SECTIONS)}
-    bare = [key for section in BARE for key in known[section]]
-    valid = [*bare, *(f"{section}.{key}" for section in ("dataset", "scheme", "protocol") for key in known[section])]
+    keys = {section: _keys(section, values) for section in (*ENTRIES, *SECTIONS)}
+    bare = [key for section in BARE for key in keys[section]]
+    valid = [*bare, *(f"{section}.{key}" for section in ("dataset", "scheme", "protocol") for key in keys[section])]
     problems = []
     for assignment in assignments:
         key, value = split_assignment(assignment)
         section, dot, rest = key.partition(".")
-        if not (dot and section in known):
-            section = next((name for name in BARE if key in known[name]), "")
+        if not (dot and section in keys):
+            section = next((name for name in BARE if key in keys[name]), "")
             rest = key
-        if section and rest in known[section]:
+        if section and rest in keys[section]:
             _put(values, section, rest, value)
         else:
             problems.append(f"--set {assignment}: '{key}' is not a setting here. {suggest(key, valid)}")

@@ -33,7 +33,7 @@ def records_of(study: str, records: Path) -> Path:
 
     Args:
         study: its name.
-        records: the folder that holds the records of all studies.
+        records: the folder with the records of all studies.
 
     Returns:
         The folder of the study in `records`.
@@ -41,10 +41,10 @@ def records_of(study: str, records: Path) -> Path:
     Raises:
         StorageError: the study has no records there; the message names the studies that have.
     """
-    known = sorted(path.parent.name for path in records.glob("*/study.json"))
-    if study in known:
+    names = sorted(path.parent.name for path in records.glob("*/study.json"))
+    if study in names:
         return records / study
-    there = suggest(study, known) if known else f"{records} holds no study yet."
+    valid = suggest(study, names) if names else f"{records} contains no study yet."
     raise StorageError(
-        f"'{study}' is not a study with records in {records}. {there} Run 'snakemake <study>' to make the records."
+        f"'{study}' is not a study with records in {records}. {valid} Run 'snakemake <study>' to make the records."
     )

@@ -21,8 +21,8 @@ TRAINING = {
 }
 PROTOCOL = {
     "evaluate": "score parameters 'aggregated' (after the server's step) or 'trained' (before it)",
-    "setting": "training sees whole client graphs, 'transductive', or none of their validation and test nodes, "
-    "'inductive'",
+    "setting": "training sees whole client graphs ('transductive'), or these without their validation and test nodes "
+    "('inductive')",
     "features": "'raw' as published, or 'row': each row divided by its sum",
 }
 SCORES = ("test_{}_pooled", "test_{}_macro", "val_{}_pooled")
@@ -103,14 +103,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(_option(name), metavar="WORD", help=text)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(auto)")
     parser.add_argument("--mode", choices=["deterministic", "fast"], default="deterministic", help="(deterministic)")
-    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="threads of torch (1)")
     for name, text in JOBS.items():
         parser.add_argument(_option(name), type=int, metavar="N", help=text)
-    parser.add_argument("--force", action="store_true", help="train again although the cell is there")
+    parser.add_argument("--force", action="store_true", help="train again even if the cell is finished")
     parser.add_argument(
         "--json",
         action="store_true",
-        help="last line: one JSON object with the scores and costs; rounds in it count from 0, as in run.json",
+        help="print as the last line a JSON object with the scores and costs; its rounds count from 0, as in run.json",
     )
 
 
@@ -168,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
     values = values_of(args)
     rounds = values["training"].get("rounds", Training().rounds)
     with claimed_device(args.device):
-        done = run_cell(
+        result = run_cell(
             values,
             Path(args.results),
             threads=args.threads,
@@ -176,29 +176,31 @@ def run(args: argparse.Namespace) -> int:
             own_process=True,
             progress=terminal_progress(rounds),
         )
-    done["total_seconds"] = time.perf_counter() - args.began
-    print(_text(done))
+    result["total_seconds"] = time.perf_counter() - args.began
+    print(_text(result))
     if args.json:
-        print(json.dumps(done), flush=True)
-    return 0 if done["outcome"] == "ok" else 1
+        print(json.dumps(result), flush=True)
+    return 0 if result["outcome"] == "ok" else 1
 
 
-def _text(done: dict[str, Any]) -> str:
-    where = f"{done['cell']} in {done['folder']}" + (", kept as it was (--force trains again)" if done["kept"] else "")
-    lines = {"cell": where} | ({"but": "; ".join(done["differences"])} if done["differences"] else {})
-    lines |= {"outcome": done["outcome"] + (f": {done['reason']}" if done["reason"] else "")}
-    if done["outcome"] == "ok":
-        metric, shown = done["metric"], quantity(done["metric"])
-        test, macro, val = (_printed(done[name.format(metric)], shown) for name in SCORES)
+def _text(result: dict[str, Any]) -> str:
+    where = f"{result['cell']} in {result['folder']}" + (", reused (--force trains again)" if result["kept"] else "")
+    lines = {"cell": where} | ({"differences": "; ".join(result["differences"])} if result["differences"] else {})
+    lines |= {"outcome": result["outcome"] + (f": {result['reason']}" if result["reason"] else "")}
+    if result["outcome"] == "ok":
+        metric, shown = result["metric"], quantity(result["metric"])
+        test, macro, val = (_printed(result[name.format(metric)], shown) for name in SCORES)
         once = (
-            f", {_printed(done[NODES.format(metric)], shown)} every node once" if NODES.format(metric) in done else ""
+            f", {_printed(result[NODES.format(metric)], shown)} every node once"
+            if NODES.format(metric) in result
+            else ""
         )
         lines[f"test {shown.title}"] = f"{test} pooled, {macro} mean over clients{once}"
-        lines["validation"] = f"{val} pooled, round {done['selected_round'] + 1} of {done['rounds_run']} selected"
-    training, evaluating, whole = (done[f"{name}_seconds"] for name in ("train", "eval", "total"))
+        lines["validation"] = f"{val} pooled, round {result['selected_round'] + 1} of {result['rounds_run']} selected"
+    training, evaluating, whole = (result[f"{name}_seconds"] for name in ("train", "eval", "total"))
     lines["seconds"] = f"{training:.2f} training, {evaluating:.2f} evaluating, {whole:.2f} this command"
-    lines["peak memory"] = f"{done['peak_memory_mb']:.0f} MiB"
-    lines["sent"] = f"{done['bytes_up'] / 2**20:.2f} MiB up, {done['bytes_down'] / 2**20:.2f} MiB down"
+    lines["peak memory"] = f"{result['peak_memory_mb']:.0f} MiB"
+    lines["sent"] = f"{result['bytes_up'] / 2**20:.2f} MiB up, {result['bytes_down'] / 2**20:.2f} MiB down"
     return "\n".join(f"{label:<13}  {text}" for label, text in lines.items())
 
 

@@ -1,4 +1,4 @@
-"""`fglbench tune STUDY`: run the searches that the study asks for under `tune`, by the validation score."""
+"""`fglbench tune STUDY`: run the searches that the study defines under `tune`, by the validation score."""
 
 import argparse
 import sys
@@ -30,9 +30,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--failures",
         choices=["retry", "keep"],
         default="retry",
-        help="settings given up for an error: the command ends with status 1 and the next one tries them again (retry)",
+        help="retry: exit with status 1 if settings failed with an error, and try them again in the next run; "
+        "keep: keep them as failed (retry)",
     )
-    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of torch (1)")
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="threads of torch (1)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
         args: the parsed options.
 
     Returns:
-        Exit status: 1 if no search found settings, or if settings were given up after errors and `--failures` is
+        Exit status: 1 if no search found settings, or if settings failed with an error and `--failures` is
         "retry"; else 0.
 
     Raises:
-        FglbenchError: there is no such study, or it asks for no search.
+        FglbenchError: there is no such study, or it defines no search.
     """
     from fglbench.config.load import load_study
     from fglbench.config.searches import plan_searches
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     study = load_study(path)
     searches = plan_searches(study)
     if study.tune is None or not searches:
-        raise FglbenchError(f"{path}: 'tune' asks for no search; see docs/configuration.md.")
+        raise FglbenchError(f"{path}: 'tune' defines no search; see docs/configuration.md.")
     results = Path(args.results)
     check_writable(results)
     folder = results / "tune" / path.stem
@@ -72,21 +73,21 @@ def run(args: argparse.Namespace) -> int:
         retry = args.failures == "retry"
         trials = args.trials or study.tune.trials
         records = _run_all(searches, trials, values, results, folder, args.threads, shipped, retry)
-    found = sum(record["best"] is not None for record in records)
-    if not found:
-        print("no search found settings: no trial ended well", file=sys.stderr)
+    successful = sum(record["best"] is not None for record in records)
+    if not successful:
+        print("no search found settings: no trial succeeded", file=sys.stderr)
         return 1
     from fglbench.tuning.search import write_tuned
 
     target = results / "tune" / f"{path.stem}.yaml"
     write_tuned(searches, folder, target)
     print(
-        f"{target}: settings of {found} of {len(searches)} searches. "
+        f"{target}: settings of {successful} of {len(searches)} searches. "
         "Copy it to workflow/studies/tuned/ and name it under 'tuned'."
     )
     failed = sum(len(record.get("failed", {})) for record in records)
     if failed and retry:
-        print(f"settings given up for an error: {failed}; the same command tries them again", file=sys.stderr)
+        print(f"settings that failed with an error: {failed}; run the same command to try them again", file=sys.stderr)
     return 1 if failed and retry else 0
 
 
@@ -109,18 +110,18 @@ def _run_all(
             continue
         try:
             with FileLock(folder / f".{search.slug}.turn.lock", timeout=patience_s):
-                known = shipped.get(search.slug)
-                records.append(run_search(search, trials, values, results, folder, threads, known, retry))
+                record = run_search(search, trials, values, results, folder, threads, shipped.get(search.slug), retry)
         except Timeout:
             waiting.append(search)
             continue
-        print(f"{search.slug}: {_text(records[-1], search.metric)}", flush=True)
+        records.append(record)
+        print(f"{search.slug}: {_text(record, search.metric)}", flush=True)
     return records
 
 
 def _text(record: dict[str, Any], metric: str) -> str:
     if record["best"] is None:
-        return "no trial ended well"
+        return "no trial succeeded"
     score = quantity(metric)
     value = f"{score.shown(record[f'best_validation_{metric}']):.2f} {score.unit}".strip()
     return f"{score.title} {value} with {record['best']}"
@@ -131,5 +132,5 @@ def _file(name: str) -> Path:
     for path in (Path(name), *([folder / f"{name}.yaml"] if folder else [])):
         if path.is_file():
             return path
-    known = [path.stem for path in folder.glob("*.yaml")] if folder else []
-    raise FglbenchError(f"'{name}' is neither a study nor a study file. {suggest(name, known)}")
+    names = [path.stem for path in folder.glob("*.yaml")] if folder else []
+    raise FglbenchError(f"'{name}' is neither a study nor a study file. {suggest(name, names)}")

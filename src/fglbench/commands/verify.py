@@ -19,12 +19,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="remove what is damaged and what killed jobs left half-made; the next run of the workflow makes it again",
+        help="remove damaged files and incomplete files of killed jobs; the next run of the workflow makes them again",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every damaged file; with `--repair`, remove these files and the half-made files of other jobs.
+    """Print every damaged file; with `--repair`, remove these files and the incomplete files of other jobs.
 
     Args:
         args: the parsed options.
@@ -44,25 +44,25 @@ def run(args: argparse.Namespace) -> int:
     if args.repair:
         check_writable(results)
     with working_on(results) if args.repair else nullcontext():
-        found = list(find_damage(results))
-        for damage in found:
+        damaged = list(find_damage(results))
+        for damage in damaged:
             print(f"damaged: {damage.path} {damage.reason}")
-        left = leftovers(results)
-        if left:
-            print(f"{len(left)} half-made files of jobs that were killed or still run, such as {left[0]}")
+        incomplete = leftovers(results)
+        if incomplete:
+            print(f"{len(incomplete)} incomplete files of jobs that were killed or still run, such as {incomplete[0]}")
         if args.repair:
-            for damage in found:
+            for damage in damaged:
                 repair(results, damage)
-            for path in left:
+            for path in incomplete:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    print(_closing(len(found), args.repair))
-    return 1 if found and not args.repair else 0
+    print(_summary(len(damaged), args.repair))
+    return 1 if damaged and not args.repair else 0
 
 
-def _closing(count: int, repaired: bool) -> str:
+def _summary(count: int, repaired: bool) -> str:
     if not count:
-        return "no damaged file: all checksums match"
+        return "all checksums match; no file is damaged"
     files = f"{count} damaged file{'s' * (count > 1)}"
     if repaired:
-        return f"{files} removed; the next 'snakemake' makes them again and keeps all else"
+        return f"{files} removed; the next 'snakemake' makes them again and keeps all other files"
     return f"{files}; 'fglbench verify --repair' removes them, and the next 'snakemake' makes them again"

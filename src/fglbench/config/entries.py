@@ -56,8 +56,9 @@ def component_settings(kind: str, entry: Entry, defaults: dict[str, Any] | None 
         ValidationError: a setting is invalid.
     """
     model = settings_class(kind, entry.name)
-    own = {key: value for key, value in (defaults or {}).items() if key in model.model_fields and value is not None}
-    return model(**{**own, **entry.settings})
+    inherited = {key: value for key, value in (defaults or {}).items() if key in model.model_fields}
+    given = {key: value for key, value in inherited.items() if value is not None}
+    return model(**{**given, **entry.settings})
 
 
 def aggregation_entry(settings: ComponentSettings) -> Entry | None:
@@ -76,10 +77,10 @@ def aggregation_entry(settings: ComponentSettings) -> Entry | None:
         return None
     name = settings.aggregation
     if wrong := set(settings.aggregation_settings) & set(OF_ENTRIES):
-        raise ComponentError(f"'{min(wrong)}' is no setting of a method.")
-    able = [method for method in registry.names("method") if _aggregates(method)]
-    if name not in able:
-        raise ComponentError(f"'{name}' is not a method that aggregates for another one. {suggest(name, able)}")
+        raise ComponentError(f"'{min(wrong)}' is not a setting of a method.")
+    aggregating = [method for method in registry.names("method") if _aggregates(method)]
+    if name not in aggregating:
+        raise ComponentError(f"'{name}' is not a method that aggregates for another one. {suggest(name, aggregating)}")
     return Entry.model_validate({**settings.aggregation_settings, "name": name})
 
 
@@ -97,11 +98,11 @@ def sampler_entry(settings: ComponentSettings) -> Entry | None:
     """
     if not isinstance(settings, SampledSettings):
         return None
-    known = registry.names("sampler")
-    if settings.sampler not in known:
-        raise ComponentError(f"'{settings.sampler}' is not a sampler. {suggest(settings.sampler, known)}")
+    samplers = registry.names("sampler")
+    if settings.sampler not in samplers:
+        raise ComponentError(f"'{settings.sampler}' is not a sampler. {suggest(settings.sampler, samplers)}")
     if wrong := set(settings.sampler_settings) & set(OF_ENTRIES):
-        raise ComponentError(f"'{min(wrong)}' is no setting of a sampler.")
+        raise ComponentError(f"'{min(wrong)}' is not a setting of a sampler.")
     return Entry.model_validate({**settings.sampler_settings, "name": settings.sampler})
 
 
@@ -136,10 +137,10 @@ def labels(entries: list[Entry]) -> list[str]:
     names = [entry.name for entry in entries]
 
     def text(entry: Entry) -> str:
-        own = {**entry.settings, **entry.training, **entry.protocol}
-        if entry.label or names.count(entry.name) == 1 or not own:
+        given = {**entry.settings, **entry.training, **entry.protocol}
+        if entry.label or names.count(entry.name) == 1 or not given:
             return entry.label or _qualified_name(entry)
-        return f"{entry.name} " + " ".join(f"{key}={value}" for key, value in own.items())
+        return f"{entry.name} " + " ".join(f"{key}={value}" for key, value in given.items())
 
     return [text(entry) for entry in entries]
 

@@ -99,8 +99,8 @@ def other_protocols(study: Study) -> dict[str, Protocol]:
     Returns:
         Label of a dataset -> its protocol; empty if all datasets have the study's protocol.
     """
-    found = ((label, merged_protocol(study, entry)) for label, entry in _labelled(study.datasets))
-    return {label: protocol for label, protocol in found if protocol != study.protocol}
+    protocols = {label: merged_protocol(study, entry) for label, entry in _labelled(study.datasets)}
+    return {label: protocol for label, protocol in protocols.items() if protocol != study.protocol}
 
 
 def expand(study: Study) -> Expansion:
@@ -121,13 +121,13 @@ def expand(study: Study) -> Expansion:
     placements: dict[tuple[Any, ...], Placement] = {}
     for grid in grids_of(study):
         for placement in _expand(study, grid):
-            known = placements.setdefault(placement.key, placement)
-            if known is not placement and known.cell.folder("train") != placement.cell.folder("train"):
-                place = ", ".join(map(str, placement.key))
+            first = placements.setdefault(placement.key, placement)
+            if first is not placement and first.cell.folder("train") != placement.cell.folder("train"):
+                coordinates = ", ".join(map(str, placement.key))
                 raise ConfigError(
                     [
-                        f"grids: two of them train ({place}) differently. Give each its own entry of methods, with a "
-                        "label, that all grids but one leave out."
+                        f"grids: two grids train ({coordinates}) with different settings. Add an entry of methods with "
+                        "its own label for each of them, and name each entry in one grid only."
                     ]
                 )
     return Expansion(study, list(placements.values()))

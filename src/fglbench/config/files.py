@@ -9,7 +9,7 @@ from fglbench.errors import ConfigError
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Load a YAML file that holds a mapping.
+    """Load a YAML file that contains a mapping.
 
     Args:
         path: the file.
@@ -18,12 +18,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         The mapping, with the types that YAML gives.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or does not hold a mapping.
+        ConfigError: the file cannot be read, is not YAML, or does not contain a mapping.
     """
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from error
     if not isinstance(value, dict):
-        raise ConfigError([f"{path}: holds {type(value).__name__}, not a mapping of keys."])
+        raise ConfigError([f"{path}: contains {type(value).__name__}; expected a mapping of keys."])
     return value

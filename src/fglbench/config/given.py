@@ -24,10 +24,10 @@ def blamed(problem: str, source: str, given: Mapping[str, Any]) -> str:
         return problem
     rest = problem.removeprefix(head)
     path = re.split(r"[.\[]", re.split(r"[:\s]", rest)[0])
-    return f"{COMMAND_LINE}: {rest}" if _holds(given, path) else problem
+    return f"{COMMAND_LINE}: {rest}" if _gives(given, path) else problem
 
 
-def _holds(given: Any, path: list[str]) -> bool:
+def _gives(given: Any, path: list[str]) -> bool:
     if not (path and isinstance(given, Mapping)):
         return True
-    return path[0] in given and _holds(given[path[0]], path[1:])
+    return path[0] in given and _gives(given[path[0]], path[1:])

@@ -1,7 +1,7 @@
 """Identity of cells: the settings that determine a cell's numbers, and the path that follows from them.
 
 A specification is a mapping of fully resolved settings and versions. A slug is a readable label with a short hash of
-the specification. Both leave out the labels that users give, so two studies that ask for the same cell share it.
+the specification. Both leave out the labels that users give, so two studies with the same cell share it.
 """
 
 import re

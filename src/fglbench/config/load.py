@@ -35,7 +35,7 @@ def repeated_keys(path: Path) -> list[str]:
         root = yaml.compose(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return []
-    found: list[str] = []
+    problems: list[str] = []
 
     def visit(node: Any) -> None:
         keys: set[Any] = set()
@@ -44,14 +44,14 @@ def repeated_keys(path: Path) -> list[str]:
                 key, value = child
                 if isinstance(key, yaml.ScalarNode) and key.value in keys:
                     line = key.start_mark.line + 1
-                    found.append(f"{path}: line {line}: '{key.value}' is given a second time; keep one of the two.")
+                    problems.append(f"{path}: line {line}: '{key.value}' is given a second time; keep one of the two.")
                 keys.add(key.value if isinstance(key, yaml.ScalarNode) else None)
                 visit(value)
             else:
                 visit(child)
 
     visit(root)
-    return found
+    return problems
 
 
 def typed(merged: Any, given: Any) -> Any:
@@ -96,29 +96,30 @@ def load_config(
     Raises:
         ConfigError: with every problem found.
     """
-    found = [problem for path in files for problem in repeated_keys(path)]
-    found += _use_components(values.get("components"), source)
-    known, problems = _validate(Config, values, source, studies)
-    found += problems
-    if known is not None:
+    problems = [problem for path in files for problem in repeated_keys(path)]
+    problems += _use_components(values.get("components"), source)
+    config, invalid = _validate(Config, values, source, studies)
+    problems += invalid
+    if config is not None:
         names = [path.stem for path in studies.glob("*.yaml")] if studies else []
-        found += [
+        problems += [
             f"{source}: studies[{index}]: '{name}' is not a study. {suggest(name, names)}"
-            for index, name in enumerate(known.studies)
+            for index, name in enumerate(config.studies)
             if name not in names
         ]
-        found += [
-            f"{source}: studies: '{name}' is listed {n} times." for name, n in Counter(known.studies).items() if n > 1
+        problems += [
+            f"{source}: studies: '{name}' is listed {n} times." for name, n in Counter(config.studies).items() if n > 1
         ]
-        mirror = mirror_of(known)
+        mirror = mirror_of(config)
         if mirror is not None and not (mirror.is_dir() and os.access(mirror, os.R_OK | os.X_OK)):
-            key = "data.mirror" if known.data.mirror else "FGLBENCH_MIRROR"
-            found.append(
-                f"{source}: {key}: '{mirror}' is not a readable folder; name one, or leave it out to download."
+            key = "data.mirror" if config.data.mirror else "FGLBENCH_MIRROR"
+            problems.append(
+                f"{source}: {key}: '{mirror}' is not a readable folder; name a readable one, or leave it out to "
+                "download the data."
             )
-    if found or known is None:
-        raise ConfigError(found)
-    return known
+    if problems or config is None:
+        raise ConfigError(problems)
+    return config
 
 
 def _use_components(components: Any, source: str) -> list[str]:
@@ -143,11 +144,11 @@ def load_study(path: Path) -> Study:
     Raises:
         ConfigError: with every problem found.
     """
-    known, found = _validate(Study, read_yaml(path), str(path), path.parent)
-    found = repeated_keys(path) + found
-    if found or known is None:
-        raise ConfigError(found)
-    return known
+    study, invalid = _validate(Study, read_yaml(path), str(path), path.parent)
+    problems = repeated_keys(path) + invalid
+    if problems or study is None:
+        raise ConfigError(problems)
+    return study
 
 
 def mirror_of(config: Config) -> Path | None:
@@ -170,25 +171,25 @@ def _validate(
     A value of a wrong type does not hide the problems of the other values.
     """
     try:
-        known = model.model_validate(values)
+        study = model.model_validate(values)
     except ValidationError as error:
-        found = sentences(error, model, source)
+        problems = sentences(error, model, source)
         try:
-            known = model.model_validate(_without_errors(model, values, error))
+            study = model.model_validate(_without_errors(model, values, error))
         except ValidationError:
-            return None, found
-        return known, found + [f"{source}: {problem}" for problem in study_problems(known)]
-    known = with_shown(known)
-    wrong = [*study_problems(known), *shown_problems(known)]
+            return None, problems
+        return study, problems + [f"{source}: {problem}" for problem in study_problems(study)]
+    study = with_shown(study)
+    by_key = [*study_problems(study), *shown_problems(study)]
     if studies is not None:
-        wrong += reference_problems(known, studies)
-    found = [f"{source}: {problem}" for problem in wrong]
-    if known.tuned is not None:
+        by_key += reference_problems(study, studies)
+    problems = [f"{source}: {problem}" for problem in by_key]
+    if study.tuned is not None:
         try:
-            known = with_tuned(known, studies)
+            study = with_tuned(study, studies)
         except ConfigError as error:
-            found += [text if text.startswith(str(studies)) else f"{source}: {text}" for text in error.problems]
-    return known, found
+            problems += [text if text.startswith(str(studies)) else f"{source}: {text}" for text in error.problems]
+    return study, problems
 
 
 def _without_errors(model: type[Study], values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
@@ -196,17 +197,17 @@ def _without_errors(model: type[Study], values: dict[str, Any], error: Validatio
 
     A required key that is then missing gets a valid value.
     """
-    bad: dict[str, set[int | None]] = {}
+    invalid: dict[str, set[int | None]] = {}
     for finding in error.errors(include_url=False):
         key, *inner = finding["loc"]
-        bad.setdefault(str(key), set()).add(inner[0] if inner and isinstance(inner[0], int) else None)
-    kept = {key: value for key, value in values.items() if key not in bad}
-    for key, places in bad.items():
-        if None not in places and isinstance(values.get(key), list):
-            entries = [value for index, value in enumerate(values[key]) if index not in places]
+        invalid.setdefault(str(key), set()).add(inner[0] if inner and isinstance(inner[0], int) else None)
+    valid = {key: value for key, value in values.items() if key not in invalid}
+    for key, indices in invalid.items():
+        if None not in indices and isinstance(values.get(key), list):
+            entries = [value for index, value in enumerate(values[key]) if index not in indices]
             if entries:
-                kept[key] = entries
-    return {**{key: value for key, value in _HARMLESS.items() if key in model.model_fields}, **kept}
+                valid[key] = entries
+    return {**{key: value for key, value in _HARMLESS.items() if key in model.model_fields}, **valid}
 
 
 _HARMLESS = {"datasets": ["karate"], "partitions": ["random"], "clients": [1], "methods": ["local"]}

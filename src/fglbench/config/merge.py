@@ -64,8 +64,8 @@ def overrides_at(study: Study, at: Combination) -> list[Override]:
     Returns:
         The matching overrides, in their order.
     """
-    found = matching(study, study.overrides, at)
-    return [override for override in found if override.clients is None or at.clients in override.clients]
+    overrides = matching(study, study.overrides, at)
+    return [override for override in overrides if override.clients is None or at.clients in override.clients]
 
 
 def merged_training(study: Study, grid: Grid, at: Combination) -> Training:
@@ -121,10 +121,10 @@ def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> di
     Returns:
         Name of a task -> labels of its datasets, in the study's order.
     """
-    found: dict[str, list[str]] = {}
+    by_task: dict[str, list[str]] = {}
     for label, entry in selected(study.datasets, datasets):
-        found.setdefault(merged_protocol(study, entry).task.name, []).append(label)
-    return found
+        by_task.setdefault(merged_protocol(study, entry).task.name, []).append(label)
+    return by_task
 
 
 def tasks_shown(study: Study, datasets: Sequence[str] | None = None) -> list[str]:
@@ -167,12 +167,12 @@ def merged_entries(study: Study, at: Combination) -> tuple[Entry, Entry]:
     Returns:
         The entry of the backbone and the entry of the method.
     """
-    found = overrides_at(study, at)
-    backbone = _overridden(at.backbone[1], [override.backbone_settings for override in found])
+    overrides = overrides_at(study, at)
+    backbone = _overridden(at.backbone[1], [override.backbone_settings for override in overrides])
     promised = {key: value for key, value in at.method[1].training.items() if key in backbone.settings}
     return (
         with_settings(backbone, {**backbone.settings, **promised}),
-        _overridden(at.method[1], [override.settings for override in found]),
+        _overridden(at.method[1], [override.settings for override in overrides]),
     )
 
 

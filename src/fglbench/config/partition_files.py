@@ -27,6 +27,6 @@ def content_of(path: str) -> str:
         return hash_file(Path(path))
     except OSError as error:
         raise PartitionError(
-            f"{path} cannot be read ({error.strerror}). Give the scheme 'file' the 'path' of a partition file, from "
-            "the working directory or from the root."
+            f"{path} cannot be read ({error.strerror}). Set 'path' of the scheme 'file' to a partition file, as an "
+            "absolute path or relative to the working directory."
         ) from error

@@ -61,7 +61,7 @@ def markdown() -> str:
         parts.append(f"\n## {title}\n\n{text}\n\n| key | type | default | meaning |\n|---|---|---|---|")
         for name, field in model.model_fields.items():
             nested = _section(field.annotation)
-            if nested and nested.__name__ != "Entry" and all(nested is not known for _, known in sections):
+            if nested and nested.__name__ != "Entry" and all(nested is not listed for _, listed in sections):
                 sections.append((_words(nested).capitalize() if _is_mapping(field.annotation) else f"`{name}`", nested))
             default = "required" if field.is_required() else _default(field.default, nested)
             parts.append(f"| `{name}` | {_type(field.annotation)} | {default} | {field.description} |")
@@ -80,7 +80,7 @@ def json_schema() -> str:
 def _section(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _section(part))), None)
+    return next((inner for part in get_args(annotation) if (inner := _section(part))), None)
 
 
 def _is_mapping(annotation: Any) -> bool:

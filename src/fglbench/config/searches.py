@@ -69,7 +69,7 @@ class SearchPlan:
 
 
 def plan_searches(study: Study) -> list[SearchPlan]:
-    """Return every search that a study asks for under `tune`.
+    """Return every search that a study defines under `tune`.
 
     Args:
         study: a validated study.
@@ -80,7 +80,7 @@ def plan_searches(study: Study) -> list[SearchPlan]:
     tune = study.tune
     if tune is None:
         return []
-    found: dict[tuple[str, str, str], SearchPlan] = {}
+    searches: dict[tuple[str, str, str], SearchPlan] = {}
     for grid in grids_of(study):
         if not _schemes(study, grid) or (grid.clients is not None and tune.clients not in grid.clients):
             continue
@@ -89,9 +89,9 @@ def plan_searches(study: Study) -> list[SearchPlan]:
             at = Combination(dataset, backbone, method, tune.clients)
             space = _space(study, tune, at)
             key = (dataset[0], backbone[0], method[0])
-            if space and key not in found:
-                found[key] = _search(study, tune, grid, at, space)
-    return list(found.values())
+            if space and key not in searches:
+                searches[key] = _search(study, tune, grid, at, space)
+    return list(searches.values())
 
 
 def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
@@ -102,14 +102,14 @@ def _schemes(study: Study, grid: Grid) -> list[tuple[str, Entry]]:
 
 def _space(study: Study, tune: Tune, at: Combination) -> Space:
     """Return the search space of a combination, without the settings that its entries give themselves."""
-    own: dict[str, Any] = {"settings": at.method[1].settings, "training": at.method[1].training}
-    own["backbone_settings"] = {**at.backbone[1].settings, **at.method[1].training}
+    given: dict[str, Any] = {"settings": at.method[1].settings, "training": at.method[1].training}
+    given["backbone_settings"] = {**at.backbone[1].settings, **at.method[1].training}
     return {
         f"{part}.{name}": values
         for search in matching(study, tune.searches, at)
         for part in PARTS
         for name, values in getattr(search, part).items()
-        if name not in own[part]
+        if name not in given[part]
     }
 
 
@@ -129,7 +129,7 @@ def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space)
     def alone(entry: tuple[str, Entry]) -> list[Entry]:
         return [entry[1].model_copy(update={"label": entry[0]})]
 
-    one = study.model_copy(
+    trial_study = study.model_copy(
         update={
             "datasets": alone(at.dataset),
             "backbones": alone(at.backbone),
@@ -147,5 +147,5 @@ def _search(study: Study, tune: Tune, grid: Grid, at: Combination, space: Space)
         }
     )
     plain = {name: values.model_dump() if isinstance(values, Range) else values for name, values in space.items()}
-    decides = {"cells": [cell.id for cell in expand(one).cells], "space": plain}
-    return SearchPlan(at, space, one, slug(f"{at.dataset[0]}-{at.backbone[0]}-{at.method[0]}", decides))
+    decides = {"cells": [cell.id for cell in expand(trial_study).cells], "space": plain}
+    return SearchPlan(at, space, trial_study, slug(f"{at.dataset[0]}-{at.backbone[0]}-{at.method[0]}", decides))

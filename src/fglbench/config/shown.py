@@ -28,21 +28,20 @@ def with_shown(study: Checked) -> Checked:
         datasets = datasets_of_tasks(study)
     except ValidationError:  # the protocol of a dataset is invalid, which validation reports
         return study
-    known = registry.names("task")
-    if list(datasets) == [DEFAULT_TASK] or not set(datasets) <= set(known):
+    if list(datasets) == [DEFAULT_TASK] or not set(datasets) <= set(registry.names("task")):
         return study
-    found: dict[str, list[Any]] = {"tables": [], "figures": []}
+    shown: dict[str, list[Any]] = {"tables": [], "figures": []}
     for task, labels in datasets.items():
         metric = selecting_metric(task)
         words = quantity(metric)
         title = f"Test {words.title}" + (" in percent." if words.unit == "%" else ".")
         where = {"dataset": labels} if len(datasets) > 1 else {}
         of_task = {"name": metric, "title": title, "where": where}
-        found["tables"] += [table.model_copy(update=of_task) for table in study.tables]
+        shown["tables"] += [table.model_copy(update=of_task) for table in study.tables]
         for figure in study.figures:
             name = figure.name.replace("accuracy", metric)
             if len(datasets) > 1 and "accuracy" not in figure.name:
                 name += f"-{metric}"
             of_task = {"name": name, "title": figure.title.replace("accuracy", words.title), "where": where}
-            found["figures"].append(figure.model_copy(update=of_task))
-    return study.model_copy(update={key: new for key, new in found.items() if key not in study.model_fields_set})
+            shown["figures"].append(figure.model_copy(update=of_task))
+    return study.model_copy(update={key: items for key, items in shown.items() if key not in study.model_fields_set})

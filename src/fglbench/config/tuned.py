@@ -38,22 +38,22 @@ def with_tuned(study: Checked, studies: Path | None) -> Checked:
     folder = (studies or Path()) / FOLDER
     path = folder / f"{study.tuned}.yaml"
     if not path.is_file():
-        known = [file.stem for file in folder.glob("*.yaml")] if studies else []
+        names = [file.stem for file in folder.glob("*.yaml")] if studies else []
         raise ConfigError(
             [
-                f"tuned: '{study.tuned}' is not a file of settings in {folder}. {suggest(study.tuned, known)} "
-                "'fglbench tune <study>' makes one; without this key the study runs with its own settings."
+                f"tuned: '{study.tuned}' is not a file of settings in {folder}. {suggest(study.tuned, names)} "
+                "'fglbench tune <study>' writes such a file. Without this key, the study runs with its own settings."
             ]
         )
-    found = _read(path)
+    tuned = _read(path)
     problems = [
         f"{path}: {problem}"
-        for index, override in enumerate(found.overrides)
+        for index, override in enumerate(tuned.overrides)
         for problem in override_problems(study, f"overrides[{index}]", override)
     ]
     if problems:
         raise ConfigError(problems)
-    return study.model_copy(update={"overrides": [*study.overrides, *found.overrides]})
+    return study.model_copy(update={"overrides": [*study.overrides, *tuned.overrides]})
 
 
 def shipped_searches(study: Study, studies: Path) -> dict[str, dict[str, Any]]:
@@ -71,8 +71,8 @@ def shipped_searches(study: Study, studies: Path) -> dict[str, dict[str, Any]]:
     """
     if study.tuned is None:
         return {}
-    found = _read(studies / FOLDER / f"{study.tuned}.yaml")
-    return {record["search"]: record for record in found.searches if "search" in record}
+    tuned = _read(studies / FOLDER / f"{study.tuned}.yaml")
+    return {record["search"]: record for record in tuned.searches if "search" in record}
 
 
 def _read(path: Path) -> TunedFile:

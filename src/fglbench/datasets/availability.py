@@ -40,7 +40,7 @@ def why_unavailable(spec: DatasetSpec, mirror: Path | None, may_download: bool) 
     """
     for path in spec.own_files:
         if not path.is_file():
-            return f"its file {path} is not there"
+            return f"its file {path} is missing"
     if not spec.needs_files:
         return None
     if mirror is None:

@@ -68,9 +68,9 @@ class Graph:
         Returns:
             The induced subgraph, with the same `classes` and `cleaning`.
         """
-        place = np.full(self.num_nodes, -1, dtype=np.int64)
-        place[nodes] = np.arange(len(nodes))
-        edges = place[self.edges]
+        new_ids = np.full(self.num_nodes, -1, dtype=np.int64)
+        new_ids[nodes] = np.arange(len(nodes))
+        edges = new_ids[self.edges]
         return replace(
             self,
             edges=edges[:, (edges >= 0).all(axis=0)],
@@ -193,7 +193,8 @@ def check_ids(named: list[np.ndarray], nodes: int) -> None:
     """
     for ids in named:
         if ids.size and not 0 <= ids.min() <= ids.max() < nodes:
-            raise DataError(f"a file names node {ids.max() if ids.max() >= nodes else ids.min()} of {nodes} nodes.")
+            invalid = ids.max() if ids.max() >= nodes else ids.min()
+            raise DataError(f"a file contains the node id {invalid}; the graph has the nodes 0 to {nodes - 1}.")
 
 
 def mask_of(nodes: np.ndarray, size: int) -> np.ndarray:

@@ -120,7 +120,7 @@ def format_row(spec: DatasetSpec, counts: Counts) -> str:
     Returns:
         Lines of text, with resource requirements if they are known.
     """
-    room = requirements_of(spec)
+    required = requirements_of(spec)
     origin = spec.url if isinstance(spec.url, str) else ", ".join(spec.url.values())
     lines = [
         (
@@ -133,11 +133,14 @@ def format_row(spec: DatasetSpec, counts: Counts) -> str:
         ("files", ", ".join([*spec.raw_files, *map(str, spec.own_files)]) or "none needed"),
         ("address", origin),
     ]
-    if spec.announced is not None and room is not None:
+    if spec.announced is not None and required is not None:
         archive = f", in an archive of {spec.announced.archive_mb:,} MB" if spec.announced.archive_mb else ""
         lines.append(("files take", f"about {spec.announced.raw_mb:,} MB{archive}"))
         lines.append(
-            ("its graph takes", f"about {room.stored / 1e6:,.0f} MB; making it {room.memory / 1e6:,.0f} MB of memory")
+            (
+                "its graph takes",
+                f"about {required.stored / 1e6:,.0f} MB; making it {required.memory / 1e6:,.0f} MB of memory",
+            )
         )
     return "\n".join([f"{spec.title} ({spec.name})", spec.about, "", *_aligned(lines)])
 

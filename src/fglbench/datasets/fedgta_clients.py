@@ -48,43 +48,43 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     copies = 0
     for client in range(spec.native_clients):
         prefix = f"client{client}."
-        own = {name.removeprefix(prefix): array for name, array in raw.items() if name.startswith(prefix)}
-        of_role = {role: own[f"global_{role}_idx"] for role in _ROLES}
-        held = np.any([*of_role.values()], axis=0)
+        arrays = {name.removeprefix(prefix): array for name, array in raw.items() if name.startswith(prefix)}
+        client_masks = {role: arrays[f"global_{role}_idx"] for role in _ROLES}
+        held = np.any([*client_masks.values()], axis=0)
         if (clients[held] >= 0).any():
             raise DataError(f"node {np.flatnonzero(held & (clients >= 0))[0]} is in two clients.")
         clients[held] = client
         for role in _ROLES:
-            masks[role] |= of_role[role]
-        for node in np.flatnonzero(np.sum([*of_role.values()], axis=0) > 1):
-            row = _last_row(own, labels[node], raw["x"][node])
+            masks[role] |= client_masks[role]
+        for node in np.flatnonzero(np.sum([*client_masks.values()], axis=0) > 1):
+            row = _last_row(arrays, labels[node], raw["x"][node])
             for role in _ROLES:
-                masks[role][node] = own[f"{role}_idx"][row]
-        copies += len(own["labels"]) - int(held.sum())
-        _check(own, graph.induced(np.flatnonzero(held)), client)
+                masks[role][node] = arrays[f"{role}_idx"][row]
+        copies += len(arrays["labels"]) - int(held.sum())
+        _check(arrays, graph.induced(np.flatnonzero(held)), client)
     if (clients < 0).any():
-        raise DataError(f"node {clients.argmin()} is in none of {spec.native_clients} clients.")
+        raise DataError(f"node {clients.argmin()} is in none of the {spec.native_clients} clients.")
     cleaning["copies_removed"] = copies
     return Graph(edges, graph.features, labels, spec.classes, masks, cleaning, clients)
 
 
-def _last_row(own: dict[str, np.ndarray], label: int, features: np.ndarray) -> int:
+def _last_row(arrays: dict[str, np.ndarray], label: int, features: np.ndarray) -> int:
     """Return the second row of a node that a client holds twice, found by its label and features."""
-    rows = np.flatnonzero((own["labels"] == label) & (own["x"] == features).all(axis=1))
+    rows = np.flatnonzero((arrays["labels"] == label) & (arrays["x"] == features).all(axis=1))
     if len(rows) != 2:
-        raise DataError(f"a node with two roles has {len(rows)} rows in its client.")
+        raise DataError(f"a node with two roles has {len(rows)} rows in its client instead of 2.")
     return int(rows[1])
 
 
-def _check(own: dict[str, np.ndarray], expected: Graph, client: int) -> None:
+def _check(arrays: dict[str, np.ndarray], expected: Graph, client: int) -> None:
     """Compare a client's rows and edges with the subgraph of its nodes, regardless of the order of the nodes."""
-    x = np.concatenate([own["x"], sp.csr_matrix(expected.features).toarray()])
-    content = np.column_stack([np.concatenate([own["labels"], expected.labels]), x])
+    x = np.concatenate([arrays["x"], sp.csr_matrix(expected.features).toarray()])
+    content = np.column_stack([np.concatenate([arrays["labels"], expected.labels]), x])
     _, same = np.unique(content, axis=0, return_inverse=True)
-    theirs, ours = np.split(same.ravel(), [len(own["labels"])])
+    theirs, ours = np.split(same.ravel(), [len(arrays["labels"])])
     kinds = same.max() + 1
-    more = np.bincount(theirs, minlength=kinds) - np.bincount(ours, minlength=kinds)
-    of_archive = np.sort(theirs[own["pairs"][0]] * kinds + theirs[own["pairs"][1]])
+    surplus = np.bincount(theirs, minlength=kinds) - np.bincount(ours, minlength=kinds)
+    of_archive = np.sort(theirs[arrays["pairs"][0]] * kinds + theirs[arrays["pairs"][1]])
     of_graph = np.sort(ours[expected.edges[0]] * kinds + ours[expected.edges[1]])
-    if (more < 0).any() or not np.array_equal(of_archive, of_graph):
-        raise DataError(f"client {client} is not the subgraph of the nodes that its masks name.")
+    if (surplus < 0).any() or not np.array_equal(of_archive, of_graph):
+        raise DataError(f"client {client} is not the subgraph of the nodes in its masks.")

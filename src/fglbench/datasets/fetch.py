@@ -50,20 +50,20 @@ def _get(url: str, target: Path) -> None:
     except (OSError, HTTPException) as error:
         raise OSError(f"{url}: {getattr(error, 'reason', None) or error}") from error
     if expected is not None and target.stat().st_size != int(expected):
-        raise OSError(f"{url}: the transfer broke off after {target.stat().st_size} of {expected} bytes")
+        raise OSError(f"{url}: the transfer stopped after {target.stat().st_size} of {expected} bytes")
 
 
 def _unpack(url: str, archive: Path, targets: Mapping[str, Path]) -> None:
     missing = set(targets)
     try:
         for name, stream in _members(archive, targets):
-            with stream, targets[name].open("wb") as written:
-                shutil.copyfileobj(stream, written, 2**20)
+            with stream, targets[name].open("wb") as target:
+                shutil.copyfileobj(stream, target, 2**20)
             missing.discard(name)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise OSError(f"{url}: not a readable archive ({error})") from error
     if missing:
-        raise OSError(f"{url}: the archive holds no {', '.join(sorted(missing))}")
+        raise OSError(f"{url}: the archive does not contain {', '.join(sorted(missing))}")
 
 
 def _members(archive: Path, names: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:

@@ -97,4 +97,4 @@ def _cleaning(spec: DatasetSpec, root: Path, nodes: int) -> dict[str, int]:
         arrays = read_raw(root / path)
         if "pairs" in arrays:
             return canonical_edges(arrays["pairs"], nodes)[1]
-    raise AssertionError(f"{spec.name}: no raw file holds edges")
+    raise AssertionError(f"{spec.name}: no raw file contains edges")

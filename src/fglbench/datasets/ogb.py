@@ -37,17 +37,17 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     paths = {PurePosixPath(path).name: root / path for path in spec.raw_files}
     if "data.npz" in paths:
         arrays = read_raw(paths["data.npz"])
-        pairs, features, given = arrays.pop("pairs"), arrays.pop("values"), read_raw(paths["node-label.npz"])
+        pairs, features, labels = arrays.pop("pairs"), arrays.pop("values"), read_raw(paths["node-label.npz"])
     else:
         pairs = read_raw(paths["edge.csv.gz"])["pairs"]
-        features, given = read_raw(paths["node-feat.csv.gz"])["values"], read_raw(paths["node-label.csv.gz"])
+        features, labels = read_raw(paths["node-feat.csv.gz"])["values"], read_raw(paths["node-label.csv.gz"])
     roles = {role: read_raw(paths[name])["values"][:, 0].astype(np.int64) for role, name in _ROLES.items()}
     check_ids([pairs, *roles.values()], len(features))
     edges, cleaning = canonical_edges(pairs, len(features))
     return Graph(
         edges=edges,
         features=features.astype(np.float32, copy=False),
-        labels=np.nan_to_num(given["values"].reshape(-1), nan=-1).astype(np.int64),
+        labels=np.nan_to_num(labels["values"].reshape(-1), nan=-1).astype(np.int64),
         classes=spec.classes,
         masks={role: mask_of(nodes, len(features)) for role, nodes in roles.items()},
         cleaning=cleaning,

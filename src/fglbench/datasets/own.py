@@ -31,10 +31,10 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     """
     path = registry.declaration("dataset", spec.name).path
     try:
-        own = getattr(registry.module("dataset", spec.name), "load", None)
-        if own is None:
+        function = getattr(registry.module("dataset", spec.name), "load", None)
+        if function is None:
             raise DataError("it has no function 'load(folder)'.")
-        graph = own(path.parent)
+        graph = function(path.parent)
     except DataError:
         raise
     except Exception as error:  # a user's file can raise any exception; the message names its line
@@ -42,7 +42,7 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
         where = f"{path}:{lines[-1]}" if lines else str(path)
         raise DataError(f"{where}: {type(error).__name__}: {error}.") from error
     if not isinstance(graph, Graph):
-        raise DataError(f"its 'load' returned a {type(graph).__name__}, not what datasets.own.from_arrays makes.")
+        raise DataError(f"its 'load' returned a {type(graph).__name__}, not a graph of datasets.own.from_arrays.")
     return graph
 
 
@@ -69,20 +69,20 @@ def from_arrays(
     """
     edges, labels = np.asarray(edges), np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
-        raise DataError(f"labels: [num_nodes] integers are wanted, not {labels.dtype} {list(labels.shape)}.")
+        raise DataError(f"labels: expected [num_nodes] integers, not {labels.dtype} {list(labels.shape)}.")
     nodes, classes = len(labels), int(labels.max()) + 1
     if labels.min() < -1 or not 0 < classes <= nodes:
         raise DataError(
-            f"labels: classes count from 0, and -1 is none; of {nodes} nodes they go from {labels.min()} to "
-            f"{labels.max()}."
+            f"labels: classes count from 0, and -1 means no class; the labels of {nodes} nodes range from "
+            f"{labels.min()} to {labels.max()}."
         )
     absent = np.setdiff1d(np.arange(classes), labels)
     if len(absent):
-        raise DataError(f"labels: classes count from 0, and -1 is none; class {absent[0]} has no node.")
+        raise DataError(f"labels: classes count from 0 without a gap; class {absent[0]} has no node.")
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
-        raise DataError(f"edges: [2, num_entries] integers are wanted, not {edges.dtype} {list(edges.shape)}.")
+        raise DataError(f"edges: expected [2, num_entries] integers, not {edges.dtype} {list(edges.shape)}.")
     if edges.size and not 0 <= edges.min() <= edges.max() < nodes:
-        raise DataError(f"edges: they name nodes {edges.min()} to {edges.max()}, and labels are of {nodes} nodes.")
+        raise DataError(f"edges: node ids range from {edges.min()} to {edges.max()}; labels has {nodes} nodes.")
     x, roles = _float_features(features, nodes), _masks(masks, nodes)
     pairs, cleaning = canonical_edges(edges, nodes)
     return Graph(pairs, x, labels.astype(np.int64), classes, roles, cleaning)
@@ -92,34 +92,34 @@ def _float_features(features: Any, nodes: int) -> np.ndarray | sp.csr_matrix:
     matrix = features if sp.issparse(features) else np.asarray(features)
     if matrix.ndim != 2 or matrix.shape[0] != nodes or matrix.dtype.kind not in "biuf":
         raise DataError(
-            f"features: [{nodes}, num_features] numbers are wanted, one row a label, not {matrix.dtype} "
+            f"features: expected [{nodes}, num_features] numbers, one row per label, not {matrix.dtype} "
             f"{list(matrix.shape)}."
         )
     with np.errstate(over="ignore"):  # because values beyond float32 are refused below
-        made: np.ndarray | sp.csr_matrix = (
+        x: np.ndarray | sp.csr_matrix = (
             sp.csr_matrix(matrix, dtype=np.float32, copy=True)
             if sp.issparse(matrix)
             else np.ascontiguousarray(matrix, dtype=np.float32)
         )
-    if isinstance(made, sp.csr_matrix):
-        made.sum_duplicates()
-        made.eliminate_zeros()
-    values = made.data if isinstance(made, sp.csr_matrix) else made
+    if isinstance(x, sp.csr_matrix):
+        x.sum_duplicates()
+        x.eliminate_zeros()
+    values = x.data if isinstance(x, sp.csr_matrix) else x
     if not np.isfinite(values).all():
         raise DataError(f"features: {int((~np.isfinite(values)).sum())} values are not finite as float32.")
-    return made
+    return x
 
 
 def _masks(masks: Mapping[str, np.ndarray] | None, nodes: int) -> dict[str, np.ndarray]:
     if not isinstance(masks, Mapping | None):
-        raise DataError(f"masks: a mapping from 'train', 'val' and 'test' is wanted, not a {type(masks).__name__}.")
-    made = {role: np.asarray(mask) for role, mask in (masks or {}).items()}
-    if made and set(made) != {"train", "val", "test"}:
-        raise DataError(f"masks: 'train', 'val' and 'test' are wanted, not {', '.join(map(repr, made))}.")
-    for role, mask in made.items():
+        raise DataError(f"masks: expected a mapping from 'train', 'val' and 'test', not a {type(masks).__name__}.")
+    arrays = {role: np.asarray(mask) for role, mask in (masks or {}).items()}
+    if arrays and set(arrays) != {"train", "val", "test"}:
+        raise DataError(f"masks: expected 'train', 'val' and 'test', not {', '.join(map(repr, arrays))}.")
+    for role, mask in arrays.items():
         if mask.shape != (nodes,) or mask.dtype != bool:
             raise DataError(f"masks: '{role}' must be [{nodes}] bool, not {mask.dtype} {list(mask.shape)}.")
-    twice = int((np.sum([*made.values()], axis=0) > 1).sum())
-    if twice:
-        raise DataError(f"masks: {twice} nodes have two roles.")
-    return made
+    ambiguous = int((np.sum([*arrays.values()], axis=0) > 1).sum())
+    if ambiguous:
+        raise DataError(f"masks: {ambiguous} nodes have two roles.")
+    return arrays

@@ -49,31 +49,31 @@ def own_spec(declared: Declaration) -> DatasetSpec:
     """
     if declared.settings is not ComponentSettings:
         raise ComponentError(
-            f"{declared.path}: a dataset of your own has no 'Settings', for its counts are constants. Write one file "
+            f"{declared.path}: a user's dataset has no 'Settings', because its counts are constants. Write one file "
             "for each graph."
         )
     try:
-        said = _Constants.model_validate(declared.constants)
+        constants = _Constants.model_validate(declared.constants)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
         raise ComponentError(
-            f"{declared.path}: {'; '.join(problems)}. See docs/adding-a-dataset.md, and write constants as they are, "
-            "not computed."
+            f"{declared.path}: {'; '.join(problems)}. Write each constant as a "
+            "literal, not as an expression; see docs/adding-a-dataset.md."
         ) from error
     return DatasetSpec(
         name=declared.name,
-        title=said.TITLE or declared.name,
+        title=constants.TITLE or declared.name,
         family="own",
         loader="own",
-        counts=Counts(**said.COUNTS.model_dump()),
+        counts=Counts(**constants.COUNTS.model_dump()),
         about=declared.summary,
-        source=said.SOURCE or f"{declared.path.name}, your own",
-        citation=said.CITATION,
-        license=said.LICENSE,
-        content_hash=said.CONTENT_HASH,
+        source=constants.SOURCE or f"{declared.path.name}, your own",
+        citation=constants.CITATION,
+        license=constants.LICENSE,
+        content_hash=constants.CONTENT_HASH,
         component=declared.path,
-        own_files=tuple(declared.path.parent / name for name in said.FILES),
-        own_split=said.SPLIT,
-        own_negative=said.NEGATIVE_FEATURES,
+        own_files=tuple(declared.path.parent / name for name in constants.FILES),
+        own_split=constants.SPLIT,
+        own_negative=constants.NEGATIVE_FEATURES,
         version=declared.version,
     )

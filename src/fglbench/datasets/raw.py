@@ -92,9 +92,9 @@ def _read_archive(path: Path) -> dict[str, np.ndarray]:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         if "indptr" in archive.files:
             return _stored_csr(archive)
-        named = {new: name for name, new in _OGB.items() if name in archive.files}
-        if named:
-            return {new: archive[name] for new, name in named.items()}
+        renamed = {new: name for name, new in _OGB.items() if name in archive.files}
+        if renamed:
+            return {new: archive[name] for new, name in renamed.items()}
         parts = {
             name: sp.csr_matrix(
                 tuple(archive[f"{name}_{part}"] for part in ("data", "indices", "indptr")),
@@ -134,11 +134,11 @@ def _read_array(path: Path) -> dict[str, np.ndarray]:
 
 def _read_json(path: Path) -> dict[str, np.ndarray]:
     """Read lists of node ids by name, or one number for every node id."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if any(isinstance(value, list) for value in found.values()):
-        return {name: np.asarray(nodes, dtype=np.int64) for name, nodes in found.items()}
-    nodes = np.asarray(list(found), dtype=np.int64)
-    return {"nodes": nodes, "values": np.asarray(list(found.values()), dtype=np.int64)}
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if any(isinstance(value, list) for value in content.values()):
+        return {name: np.asarray(nodes, dtype=np.int64) for name, nodes in content.items()}
+    nodes = np.asarray(list(content), dtype=np.int64)
+    return {"nodes": nodes, "values": np.asarray(list(content.values()), dtype=np.int64)}
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
@@ -155,7 +155,7 @@ def _read_csv(path: Path) -> dict[str, np.ndarray]:
 
 def _read_clients(path: Path) -> dict[str, np.ndarray]:
     names = {"edge_index": "pairs", "y": "labels"}
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     with zipfile.ZipFile(path) as archive:
         for entry in map(PurePosixPath, archive.namelist()):
             of_client = entry.match("Client*/*/data*.pt")
@@ -164,10 +164,10 @@ def _read_clients(path: Path) -> dict[str, np.ndarray]:
             prefix = f"client{int(entry.stem.removeprefix('data'))}." if of_client else ""
             with archive.open(str(entry)) as stream:
                 tensors = read_tensors(stream)
-            found |= {f"{prefix}{names.get(name, name)}": tensor for name, tensor in tensors.items()}
-    if "labels" not in found:
-        raise ValueError("it holds no processed/data.pt")
-    return found
+            arrays |= {f"{prefix}{names.get(name, name)}": tensor for name, tensor in tensors.items()}
+    if "labels" not in arrays:
+        raise ValueError("it contains no processed/data.pt")
+    return arrays
 
 
 def _read_table(path: Path) -> dict[str, np.ndarray]:
@@ -190,7 +190,7 @@ def _read_matrix(path: Path) -> dict[str, np.ndarray]:
     if sp.issparse(matrix):
         return _canonical(matrix)
     if not isinstance(matrix, np.ndarray) or matrix.dtype.hasobject:
-        raise ValueError(f"it holds a {type(matrix).__name__}, not a numeric matrix")
+        raise ValueError(f"it contains a {type(matrix).__name__}, not a numeric matrix")
     return {"values": np.ascontiguousarray(matrix, dtype=np.float32)}
 
 
@@ -202,7 +202,7 @@ def _unpickle(path: Path) -> Any:
 def _encode_latin1(text: str, encoding: str) -> bytes:
     """Encode text as latin-1, the only codec that protocol 2 uses for bytes; any other codec is an error."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the codec {encoding!r}")
+        raise pickle.UnpicklingError(f"it requests the codec {encoding!r}; only latin1 is allowed")
     return text.encode(encoding)
 
 
@@ -231,6 +231,6 @@ class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._ALLOWED:
             raise pickle.UnpicklingError(
-                f"it asks for {module}.{name}, which no data file needs; nothing in it was run"
+                f"it requests {module}.{name}, which no data file needs; none of its code was run"
             )
         return self._ALLOWED[module, name]

@@ -61,11 +61,11 @@ def machine_memory() -> float:
     Returns:
         Bytes.
     """
-    found = [float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))]
+    limits = [float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))]
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # the file is missing, or says "max" (no limit)
-            found.append(float(Path(path).read_text()))
-    return min(found)
+            limits.append(float(Path(path).read_text()))
+    return min(limits)
 
 
 def lacking_memory(spec: DatasetSpec) -> str | None:
@@ -77,10 +77,10 @@ def lacking_memory(spec: DatasetSpec) -> str | None:
     Returns:
         The reason as text; None if the memory suffices.
     """
-    required, there = requirements_of(spec), machine_memory()
-    if required is None or required.memory <= there:
+    required, available = requirements_of(spec), machine_memory()
+    if required is None or required.memory <= available:
         return None
-    return f"memory: making its graph takes about {_gb(required.memory)}, and this machine has {_gb(there)}"
+    return f"memory: making its graph takes about {_gb(required.memory)}; this machine has {_gb(available)}"
 
 
 def check_requirements(spec: DatasetSpec, folder: Path, *, from_mirror: bool) -> None:
@@ -98,18 +98,18 @@ def check_requirements(spec: DatasetSpec, folder: Path, *, from_mirror: bool) ->
     if required is None:
         return
     reason = lacking_memory(spec)
-    below = next(parent for parent in [folder, *folder.resolve().parents] if parent.is_dir())
-    places = (
-        ("raw files", required.temporary, Path(tempfile.gettempdir()), "; TMPDIR names another folder"),
-        ("graph", required.stored, below, ""),
+    existing = next(parent for parent in [folder, *folder.resolve().parents] if parent.is_dir())
+    files = (
+        ("raw files need", required.temporary, Path(tempfile.gettempdir()), "; set TMPDIR to another folder"),
+        ("graph needs", required.stored, existing, ""),
     )
-    for what, needed, place, hint in places:
-        free = shutil.disk_usage(place).free
+    for subject, needed, target, hint in files:
+        free = shutil.disk_usage(target).free
         if reason is None and needed > free:
-            reason = f"disk: its {what} take about {_gb(needed)}, and {place} has {_gb(free)} free{hint}"
+            reason = f"disk: its {subject} about {_gb(needed)}; {target} has {_gb(free)} free{hint}"
     if reason is not None:
         raise ResourceError(
-            f"dataset '{spec.name}': {reason}. Nothing was fetched. Make its graph on a larger machine and copy "
+            f"dataset '{spec.name}': {reason}. Nothing was downloaded. Make its graph on a larger machine and copy "
             f"{folder} from there, or leave the dataset out."
         )
 

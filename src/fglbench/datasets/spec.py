@@ -42,13 +42,15 @@ class SbmSettings(ComponentSettings):
         small, larger = divmod(self.nodes, self.classes)
         within = (self.classes - larger) * (small * (small - 1) // 2) + larger * ((small + 1) * small // 2)
         across = self.nodes * (self.nodes - 1) // 2 - within
-        wanted = {"one class": (self.same_class_edges, within)}
-        wanted["two classes"] = (self.edges - self.same_class_edges, across)
-        for kind, (asked, pairs) in wanted.items():
-            if asked * 2 > pairs:
+        requested = {
+            "within one class": (self.same_class_edges, within),
+            "between two classes": (self.edges - self.same_class_edges, across),
+        }
+        for kind, (edges, pairs) in requested.items():
+            if edges * 2 > pairs:
                 raise ValueError(
-                    f"average_degree {self.average_degree} and homophily {self.homophily} ask for {asked} edges "
-                    f"inside {kind}, but at most half of the {pairs} pairs can be edges; ask for a lower average_degree"
+                    f"average_degree {self.average_degree} and homophily {self.homophily} request {edges} edges "
+                    f"{kind}, but at most half of the {pairs} pairs there can be edges; lower average_degree"
                 )
         return self
 
@@ -203,14 +205,14 @@ class DatasetSpec:
         try:
             return self.settings(**values)
         except ValidationError as error:
-            known = self.settings.model_fields
+            valid = self.settings.model_fields
             problems = []
             for problem in error.errors():
                 key = ".".join(str(part) for part in problem["loc"])
                 if problem["type"] != "extra_forbidden":
                     problems.append(f"{key or 'settings'}: {problem['msg']} (found {problem['input']!r})")
-                elif known:
-                    problems.append(f"'{key}' is not a setting. {suggest(key, known)}")
+                elif valid:
+                    problems.append(f"'{key}' is not a setting. {suggest(key, valid)}")
                 else:
                     problems.append(f"'{key}' is not a setting; this dataset has none.")
             raise DataError(f"dataset '{self.name}': " + " ".join(problems)) from error

@@ -29,12 +29,12 @@ def read_tensors(stream: IO[bytes]) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(stream) as archive:
         pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if len(pickles) != 1:
-            raise ValueError(f"it is no file of torch.save: it holds {len(pickles)} pickles")
+            raise ValueError(f"it is not a file of torch.save: it contains {len(pickles)} pickles instead of one")
         folder = pickles[0].removesuffix("data.pkl")
         if f"{folder}byteorder" in archive.namelist() and archive.read(f"{folder}byteorder") != b"little":
             raise ValueError("its tensors are not little-endian")
         with archive.open(pickles[0]) as content:
-            return _named(_TensorUnpickler(content, archive, folder).load())
+            return _named_tensors(_TensorUnpickler(content, archive, folder).load())
 
 
 class Inert:
@@ -79,12 +79,12 @@ class _TensorUnpickler(pickle.Unpickler):
         """Return the storage [elements] that ("storage", dtype, name, device, number of elements) refers to."""
         _, dtype, name, _, elements = pid
         if not isinstance(dtype, str) or not isinstance(name, str):
-            raise pickle.UnpicklingError(f"a storage of an unknown kind: {pid!r}")
+            raise pickle.UnpicklingError(f"a storage has an unknown kind: {pid!r}")
         if (dtype, name) not in self._storages:
             self._storages[dtype, name] = np.frombuffer(self._archive.read(f"{self._folder}data/{name}"), dtype)
         storage = self._storages[dtype, name]
         if len(storage) != elements:
-            raise pickle.UnpicklingError(f"storage {name} holds {len(storage)} elements instead of {elements}")
+            raise pickle.UnpicklingError(f"storage {name} contains {len(storage)} elements instead of {elements}")
         return storage
 
 
@@ -92,19 +92,19 @@ def _tensor(storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tup
     """Return a tensor's part of a storage, after a check that the part lies inside the storage."""
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if min([offset, *size, *stride]) < 0 or (0 not in size and last >= len(storage)):
-        raise pickle.UnpicklingError(f"a tensor of size {size} lies outside of its storage of {len(storage)}")
+        raise pickle.UnpicklingError(f"a tensor of size {size} exceeds its storage of {len(storage)} elements")
     if 0 in size:
         return np.empty(size, storage.dtype)
     steps = [step * storage.itemsize for step in stride]
     return np.lib.stride_tricks.as_strided(storage[offset:], size, steps, writeable=False)
 
 
-def _named(content: Any) -> dict[str, np.ndarray]:
+def _named_tensors(content: Any) -> dict[str, np.ndarray]:
     """Collect all tensors that are values of a dictionary.
 
     Dictionaries, sequences and states are searched at any depth, and may refer to each other.
     """
-    found: dict[str, np.ndarray] = {}
+    tensors: dict[str, np.ndarray] = {}
     pending, seen = [content], set()
     while pending:
         value = pending.pop()
@@ -116,9 +116,9 @@ def _named(content: Any) -> dict[str, np.ndarray]:
         elif isinstance(value, list | tuple):
             pending.extend(value)
         elif isinstance(value, dict):
-            tensors = {str(key): own for key, own in value.items() if isinstance(own, np.ndarray)}
-            if twice := sorted(set(found) & set(tensors)):
-                raise ValueError(f"it names two tensors '{twice[0]}'")
-            found |= tensors
+            entries = {str(key): entry for key, entry in value.items() if isinstance(entry, np.ndarray)}
+            if repeated := sorted(set(tensors) & set(entries)):
+                raise ValueError(f"it contains two tensors with the name '{repeated[0]}'")
+            tensors |= entries
             pending.extend(value.values())
-    return found
+    return tensors

@@ -79,7 +79,7 @@ def assign_clients(
     module = registry.module("scheme", scheme)
     where = f"dataset '{dataset}', scheme '{scheme}', {clients} clients"
     if not 1 <= clients <= graph.num_nodes:
-        raise PartitionError(f"{where}: give 1 to {graph.num_nodes} clients, the number of nodes.")
+        raise PartitionError(f"{where}: expected 1 to {graph.num_nodes} clients, at most one per node.")
     resolved = scheme_settings(scheme, settings)
     rng = numpy_stream(seed, "partition", dataset, scheme, clients)
     try:
@@ -111,9 +111,12 @@ def scheme_settings(scheme: str, settings: Mapping[str, Any]) -> ComponentSettin
     try:
         return model.model_validate(dict(settings))
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given {e['input']!r})" for e in error.errors())
-        known = ", ".join(model.model_fields) or "none"
-        raise PartitionError(f"scheme '{scheme}': {found}. Its settings: {known}.") from error
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (found {problem['input']!r})"
+            for problem in error.errors()
+        )
+        valid = ", ".join(model.model_fields) or "none"
+        raise PartitionError(f"scheme '{scheme}': {problems}. Its settings: {valid}.") from error
 
 
 def parts_of(membership: np.ndarray, clients: int) -> list[np.ndarray]:
@@ -136,7 +139,7 @@ def _check_parts(assignment: Assignment, num_nodes: int, clients: int, where: st
     if len(parts) != clients or empty:
         raise PartitionError(
             f"{where}: the scheme made {len(parts) - len(empty)} clients with nodes. "
-            "Ask for fewer clients or take another scheme."
+            "Request fewer clients or use another scheme."
         )
     named = {f"client {client}": nodes for client, nodes in enumerate(parts)}
     if len(assignment.held_out):
@@ -144,31 +147,34 @@ def _check_parts(assignment: Assignment, num_nodes: int, clients: int, where: st
     for name, nodes in named.items():
         if nodes.dtype != np.int64 or (np.diff(nodes) <= 0).any() or nodes[0] < 0 or nodes[-1] >= num_nodes:
             raise ComponentError(
-                f"{where}: the scheme returned, for {name}, {nodes.dtype} ids {nodes[0]} to {nodes[-1]}; a "
-                f"part is int64, strictly ascending, within 0 to {num_nodes - 1}."
+                f"{where}: for {name}, the scheme returned {nodes.dtype} ids {nodes[0]} to {nodes[-1]}; expected int64 "
+                f"ids, strictly ascending, from 0 to {num_nodes - 1}."
             )
     roles = assignment.roles
     if roles is not None and (roles.shape != (num_nodes,) or not np.isin(roles, range(4)).all()):
-        raise ComponentError(f"{where}: the scheme returned roles {list(roles.shape)}; they are [{num_nodes}], 0 to 3.")
+        raise ComponentError(
+            f"{where}: the scheme returned roles {list(roles.shape)}; expected [{num_nodes}] with values 0 to 3."
+        )
 
 
 def _check_cover(assignment: Assignment, num_nodes: int, module: ModuleType, where: str) -> None:
     held_out = assignment.held_out
     times = np.bincount(np.concatenate(assignment.parts), minlength=num_nodes)
-    if times[held_out].any():
+    assigned = held_out[times[held_out] > 0]
+    if len(assigned):
         raise ComponentError(
-            f"{where}: the scheme gave {(times[held_out] > 0).sum()} nodes to clients that it names as held out, the "
-            f"first {held_out[times[held_out] > 0][0]}."
+            f"{where}: the scheme assigned {len(assigned)} held-out nodes to clients, the first {assigned[0]}; "
+            "no client holds a held-out node."
         )
     if not getattr(module, "LEAVES_OUT", False) and (times == 0).any():
         raise ComponentError(
-            f"{where}: the scheme left out {(times == 0).sum()} nodes, the first {times.argmin()}; a scheme that means "
-            "to declares LEAVES_OUT = True."
+            f"{where}: the scheme left out {(times == 0).sum()} nodes, the first {times.argmin()}; a scheme that may "
+            "do this declares LEAVES_OUT = True."
         )
     if not getattr(module, "OVERLAPS", False) and (times > 1).any():
         raise ComponentError(
-            f"{where}: the scheme gave {(times > 1).sum()} nodes to several clients, the first {(times > 1).argmax()}; "
-            "a scheme that means to declares OVERLAPS = True."
+            f"{where}: the scheme assigned {(times > 1).sum()} nodes to several clients, the first "
+            f"{(times > 1).argmax()}; a scheme that may do this declares OVERLAPS = True."
         )
 
 
@@ -178,7 +184,7 @@ def _check_copies(assignment: Assignment, where: str) -> None:
     for client, (nodes, copy) in enumerate(zip(assignment.parts, assignment.copies, strict=True)):
         if copy.dtype != bool or copy.shape != nodes.shape:
             raise ComponentError(
-                f"{where}: the scheme returned, for client {client}, copies {copy.dtype} {list(copy.shape)}; they are "
+                f"{where}: for client {client}, the scheme returned copies {copy.dtype} {list(copy.shape)}; expected "
                 f"bool [{len(nodes)}], aligned with its part."
             )
     held, owned = np.concatenate(assignment.parts), np.concatenate(assignment.owned)
@@ -186,8 +192,8 @@ def _check_copies(assignment: Assignment, where: str) -> None:
     if (owners != 1).any():
         first = int(np.argmax(owners != 1))
         raise ComponentError(
-            f"{where}: node {held[first]} has {owners[first]} owners; a node that is held has one, and is a copy at "
-            "its other clients."
+            f"{where}: node {held[first]} has {owners[first]} owners; each node of a client has exactly one owner, and "
+            "is a copy at its other clients."
         )
 
 
@@ -197,13 +203,13 @@ def _check_held_out_clients(assignment: Assignment, where: str) -> None:
         return
     if not set(unseen) < set(range(len(parts))):
         raise ComponentError(
-            f"{where}: the scheme holds out the clients {list(unseen)}; they are among 0 to {len(parts) - 1}, and one "
-            "at least is left to train."
+            f"{where}: the scheme holds out the clients {list(unseen)}; expected numbers from 0 to {len(parts) - 1}, "
+            "and at least one client that trains."
         )
     times = np.bincount(np.concatenate(parts))
     for client in unseen:
         if (shared := parts[client][times[parts[client]] > 1]).size:
             raise ComponentError(
                 f"{where}: client {client} is held out and shares {len(shared)} nodes with other clients, the first "
-                f"{shared[0]}; its nodes are its own, so that nothing of them is trained on."
+                f"{shared[0]}; a held-out client shares no nodes, because no client may train on them."
             )

@@ -75,15 +75,15 @@ def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, 
     """Return the statistics of shared and unassigned nodes, from the number of clients of each node [num_nodes]."""
     held_out = len(assignment.held_out)
     shared = int((times > 1).sum())
-    found = {
-        "anchors": [int((times[held] > 1).sum()) for held in assignment.parts] if shared else [],
+    statistics = {
+        "anchors": [int((times[nodes] > 1).sum()) for nodes in assignment.parts] if shared else [],
         "shared_nodes": shared,
         "holders": np.bincount(times).tolist() if shared else [],
         "left_out": int((times == 0).sum()) - held_out,
         "held_out": held_out,
         "held_out_clients": list(assignment.held_out_clients),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in statistics.items() if value}
 
 
 def mean_cosine_distance(histogram: np.ndarray) -> float | None:

@@ -38,40 +38,45 @@ def in_child(
         DiskError: the disk for temporary files is full.
     """
     with tempfile.TemporaryDirectory(prefix="fglbench-") as folder:
-        given, made = Path(folder) / "given.npz", Path(folder) / "made.npz"
-        write_npz(given, arrays)
-        place = {"module": function.__module__, "function": function.__name__}
-        request = {**place, "options": dict(options), "given": str(given), "made": str(made)}
+        inputs, output = Path(folder) / "inputs.npz", Path(folder) / "output.npz"
+        write_npz(inputs, arrays)
+        request = {
+            "module": function.__module__,
+            "function": function.__name__,
+            "options": dict(options),
+            "inputs": str(inputs),
+            "output": str(output),
+        }
         ended = run_in_child(_compute, request, overdue=after(seconds), quiet=True)
         if ended.overdue:
             raise PartitionError(
-                f"{what} was not done after {seconds:g} s. Take another scheme, or split on a faster machine."
+                f"{what} did not finish within {seconds:g} s. Use another scheme, or split on a faster machine."
             )
-        if ended.status != 0 or not made.exists():
+        if ended.status != 0 or not output.exists():
             _raise_passing_trouble(ended, what, folder)
-            raise PartitionError(f"{what} {ended}. Take other settings or another scheme.")
-        return read_npz(made)["result"]
+            raise PartitionError(f"{what} {ended}. Use other settings or another scheme.")
+        return read_npz(output)["result"]
 
 
 def _raise_passing_trouble(ended: Ended, what: str, folder: str) -> None:
     """Raise an error for causes that may be gone at the next try; they must not be recorded as permanent failures."""
     if ended.out_of_memory:
         raise ResourceError(
-            f"{what} {ended}: memory ran out, or the process was killed. Give the same command again, with more "
-            "memory for the job or on another machine."
+            f"{what} {ended}: memory ran out, or the process was killed. Run the same command again with more "
+            "memory for the job, or on another machine."
         )
     if isinstance(ended.known(), DiskError):
         raise DiskError(
-            f"{what} {ended}: {Path(folder).parent} is full. Make room there, or name another folder in TMPDIR, and "
-            "give the same command again."
+            f"{what} {ended}: {Path(folder).parent} is full. Free space there, or set TMPDIR to another folder, and "
+            "run the same command again."
         )
 
 
-def _compute(module: str, function: str, options: dict[str, Any], given: str, made: str) -> None:
+def _compute(module: str, function: str, options: dict[str, Any], inputs: str, output: str) -> None:
     try:
-        result = getattr(importlib.import_module(module), function)(**read_npz(Path(given)), **options)
-        write_npz(Path(made), {"result": result})
+        result = getattr(importlib.import_module(module), function)(**read_npz(Path(inputs)), **options)
+        write_npz(Path(output), {"result": result})
     except Exception as error:
-        if trouble := disk_trouble(error, Path(made)):
+        if trouble := disk_trouble(error, Path(output)):
             raise trouble from error
         raise

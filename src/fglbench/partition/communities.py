@@ -41,10 +41,10 @@ def communities(graph: Graph, rng: np.random.Generator, settings: CommunitySetti
         "resolution": settings.resolution,
         "seed": int(rng.integers(2**31)),
     }
-    once = graph.edges[:, graph.edges[0] < graph.edges[1]]
-    found = in_child(louvain_communities, {"edges": once}, options, TIME_LIMIT_S, f"Louvain ({algorithm})")
+    edges = graph.edges[:, graph.edges[0] < graph.edges[1]]
+    membership = in_child(louvain_communities, {"edges": edges}, options, TIME_LIMIT_S, f"Louvain ({algorithm})")
     release = version(algorithm.removesuffix("-leiden"))
-    return found, f"Louvain: {algorithm} ({release}) found {len(np.unique(found))} communities"
+    return membership, f"Louvain: {algorithm} ({release}) found {len(np.unique(membership))} communities"
 
 
 def _algorithm(edges: int, settings: CommunitySettings) -> str:

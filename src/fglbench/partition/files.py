@@ -39,8 +39,8 @@ def read_partition(path: Path) -> StoredPartition:
         rows = _READERS[path.suffix](path)
     except FileNotFoundError as error:
         raise PartitionError(
-            f"{path} is missing. Give the scheme 'file' the path of a partition file, from the working directory or "
-            "from the root."
+            f"{path} is missing. Set 'path' of the scheme 'file' to a partition file, as an absolute path or relative "
+            "to the working directory."
         ) from error
     except (OSError, ValueError, OverflowError, EOFError, zipfile.BadZipFile, csv.Error) as error:
         raise PartitionError(
@@ -80,23 +80,23 @@ def check_format(path: Path) -> None:
 def _from_npz(path: Path) -> Rows:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         arrays: dict[str, np.ndarray] = {name: archive[name] for name in archive.files}
-    _known(path, "array", arrays, _ARRAYS, needed=2)
+    _check_names(path, "array", arrays, _ARRAYS, needed=2)
     for name, array in arrays.items():
         if array.ndim != 1 or (array.dtype.kind not in "iub" and array.size):
             raise PartitionError(
-                f"{path}: array '{name}' is {array.dtype} {list(array.shape)}; write a row of integers."
+                f"{path}: array '{name}' is {array.dtype} {list(array.shape)}; expected one row of integers."
             )
     nodes, ptr = arrays["nodes"].astype(np.int64), arrays["ptr"].astype(np.int64)
     if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 0).any() or ptr[-1] != len(nodes):
         raise PartitionError(
-            f"{path}: array 'ptr' goes from 0 to the {len(nodes)} entries of 'nodes', in no step down."
+            f"{path}: array 'ptr' must start at 0, never decrease, and end at {len(nodes)}, the length of 'nodes'."
         )
     for name in ("role", "copy"):
         if name in arrays and len(arrays[name]) != len(nodes):
-            raise PartitionError(f"{path}: array '{name}' has {len(arrays[name])} entries, 'nodes' has {len(nodes)}.")
+            raise PartitionError(f"{path}: array '{name}' has {len(arrays[name])} entries; 'nodes' has {len(nodes)}.")
     role = arrays.get("role")
     if role is not None and not np.isin(role, range(len(ROLE_NAMES))).all():
-        raise PartitionError(f"{path}: array 'role' has {role[~np.isin(role, range(4))][0]}; roles are 0 to 3.")
+        raise PartitionError(f"{path}: array 'role' contains {role[~np.isin(role, range(4))][0]}; roles are 0 to 3.")
     return Rows(
         np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)),
         nodes,
@@ -111,23 +111,23 @@ def _from_npz(path: Path) -> Rows:
 def _from_csv(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, restval="")
-        _known(path, "column", reader.fieldnames or (), _COLUMNS, needed=2)
+        _check_names(path, "column", reader.fieldnames or (), _COLUMNS, needed=2)
         named = set(reader.fieldnames or ())
-        found: list[tuple[int, int, int, bool]] = []
+        entries: list[tuple[int, int, int, bool]] = []
         lines, held_out, unseen = list[int](), list[int](), set[int]()
         for row in reader:
             if None in row:
-                raise PartitionError(f"{path}: line {reader.line_num}: it has more cells than the first line.")
+                raise PartitionError(f"{path}: line {reader.line_num} has more cells than the first line.")
             read = partial(_cell, path, reader.line_num, row)
             node, is_held_out = read("node", _number), read(HELD_OUT, _YES_NO.__getitem__)
             if is_held_out and row["client"] == "":
                 held_out.append(node)
                 continue
             client = read("client", _number)
-            found.append((client, node, read("role", _role_code), read("copy", _YES_NO.__getitem__)))
+            entries.append((client, node, read("role", _role_code), read("copy", _YES_NO.__getitem__)))
             lines.append(reader.line_num)
             unseen |= {client} if is_held_out else set()
-    client, node, role, copy = np.array(found, dtype=np.int64).reshape(-1, 4).T
+    client, node, role, copy = np.array(entries, dtype=np.int64).reshape(-1, 4).T
     return Rows(
         client,
         node,
@@ -143,27 +143,27 @@ def _from_json(path: Path) -> Rows:
     content = json.loads(path.read_text(encoding="utf-8"))
     clients = content.get("clients") if isinstance(content, dict) else None
     if not isinstance(clients, list) or not all(isinstance(client, dict) for client in clients):
-        raise PartitionError(
-            f"{path}: 'clients' is to be a list with a mapping for each client. See docs/partitions.md."
-        )
-    _known(path, "key", content, _KEYS, needed=1)
-    nodes, roles, copies, places = list[int](), list[int](), list[bool](), list[str]()
+        raise PartitionError(f"{path}: 'clients' must be a list with one mapping per client. See docs/partitions.md.")
+    _check_names(path, "key", content, _KEYS, needed=1)
+    nodes, roles, copies, positions = list[int](), list[int](), list[bool](), list[str]()
     for number, client in enumerate(clients):
         at = f"clients[{number}]"
-        _known(path, f"{at}: key", client, _CLIENT_KEYS, needed=1)
+        _check_names(path, f"{at}: key", client, _CLIENT_KEYS, needed=1)
         if not isinstance(client.get(HELD_OUT, False), bool):
-            raise PartitionError(f"{path}: {at}.{HELD_OUT} is to be true or false.")
-        own = _numbers(path, f"{at}.nodes", client["nodes"])
-        codes = client.get("roles", ["none"] * len(own))
-        if not isinstance(codes, list) or len(codes) != len(own) or not all(code in ROLE_NAMES for code in codes):
-            raise PartitionError(f"{path}: {at}.roles has one of {', '.join(ROLE_NAMES)} for each of {len(own)} nodes.")
+            raise PartitionError(f"{path}: {at}.{HELD_OUT} must be true or false.")
+        part = _numbers(path, f"{at}.nodes", client["nodes"])
+        names = client.get("roles", ["none"] * len(part))
+        if not isinstance(names, list) or len(names) != len(part) or not all(name in ROLE_NAMES for name in names):
+            raise PartitionError(
+                f"{path}: {at}.roles must list one of {', '.join(ROLE_NAMES)} for each of {len(part)} nodes."
+            )
         copied = set(_numbers(path, f"{at}.copies", client.get("copies", [])))
-        if strangers := copied - set(own):
-            raise PartitionError(f"{path}: {at}.copies names node {min(strangers)}, which is not among its nodes.")
-        nodes += own
-        roles += map(ROLE_NAMES.index, codes)
-        copies += [node in copied for node in own]
-        places += [f"{at}.nodes[{index}]" for index in range(len(own))]
+        if strangers := copied - set(part):
+            raise PartitionError(f"{path}: {at}.copies contains node {min(strangers)}, which is not in {at}.nodes.")
+        nodes += part
+        roles += map(ROLE_NAMES.index, names)
+        copies += [node in copied for node in part]
+        positions += [f"{at}.nodes[{index}]" for index in range(len(part))]
     return Rows(
         np.repeat(np.arange(len(clients)), [len(client["nodes"]) for client in clients]),
         np.array(nodes, dtype=np.int64),
@@ -171,19 +171,19 @@ def _from_json(path: Path) -> Rows:
         np.array(copies, dtype=bool) if any("copies" in client for client in clients) else None,
         np.array(_numbers(path, HELD_OUT, content.get(HELD_OUT, [])), dtype=np.int64),
         {number for number, client in enumerate(clients) if client.get(HELD_OUT, False)},
-        places.__getitem__,
+        positions.__getitem__,
     )
 
 
-def _known(path: Path, what: str, names: Iterable[str], known: tuple[str, ...], *, needed: int) -> None:
-    """Raise an error for unknown names, and for missing ones among the first `needed` known names."""
+def _check_names(path: Path, what: str, names: Iterable[str], valid: tuple[str, ...], *, needed: int) -> None:
+    """Raise an error for unknown names, and for missing ones among the first `needed` valid names."""
     given = list(names)
     for name in given:
-        if name not in known:
-            raise PartitionError(f"{path}: {what} '{name}' is not known. {suggest(name, known)}")
-    for name in known[:needed]:
+        if name not in valid:
+            raise PartitionError(f"{path}: {what} '{name}' is not valid. {suggest(name, valid)}")
+    for name in valid[:needed]:
         if name not in given:
-            raise PartitionError(f"{path}: {what} '{name}' is missing. Valid: {', '.join(known)}.")
+            raise PartitionError(f"{path}: {what} '{name}' is missing. Valid: {', '.join(valid)}.")
 
 
 def _cell(path: Path, line: int, row: dict[str, str], column: str, read: Callable[[str], Any]) -> Any:
@@ -191,7 +191,7 @@ def _cell(path: Path, line: int, row: dict[str, str], column: str, read: Callabl
     try:
         return read(text.strip())
     except (ValueError, KeyError) as error:
-        valid = {"role": "train, val, test or nothing", "copy": "0 or 1", HELD_OUT: "0 or 1"}
+        valid = {"role": "train, val, test or empty", "copy": "0 or 1", HELD_OUT: "0 or 1"}
         raise PartitionError(
             f"{path}: line {line}: column '{column}': '{text}' is not {valid.get(column, 'a whole number from 0')}."
         ) from error
@@ -209,7 +209,7 @@ def _role_code(text: str) -> int:
 
 def _numbers(path: Path, key: str, value: Any) -> list[int]:
     if not isinstance(value, list) or not all(type(number) is int for number in value):
-        raise PartitionError(f"{path}: {key} is to be a list of node ids, whole numbers from 0.")
+        raise PartitionError(f"{path}: {key} must be a list of node ids, whole numbers from 0.")
     return value
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL, Ratios, draw_at_ratios
 
-_ENUMERATED = 8  # all pairs of a client are listed if they are at most this many times the wanted ones
+_ENUMERATED = 8  # all pairs of a client are listed if they are at most this many times the requested ones
 _DRAWS = 20  # maximum of random draws; it is reached if nearly all pairs are edges, and then all are listed
 
 
@@ -53,7 +53,7 @@ class Pairs:
             Description of the inconsistency; None if there is none.
         """
         if len(self.ptr) != len(ptr) or not len(self.ends) == len(self.role) == len(self.edge) == self.ptr[-1]:
-            return "the pairs of nodes and their roles disagree in number"
+            return "the numbers of pairs and of their roles differ"
         client = np.repeat(np.arange(len(ptr) - 1), np.diff(self.ptr))
         if (self.ends[:, 0] < ptr[client]).any() or (self.ends[:, 1] >= ptr[client + 1]).any():
             return "a pair of nodes lies outside its client"
@@ -112,26 +112,28 @@ def draw_pairs(
     upper = sp.triu(adjacency, k=1, format="csr")
     ends = np.stack(upper.nonzero(), axis=1).astype(np.int64)
     client = np.searchsorted(ptr, ends[:, 0], side="right") - 1
-    known, edge_of = np.unique(_keys(nodes[ends], num_nodes), return_inverse=True)
+    keys, edge_of = np.unique(_keys(nodes[ends], num_nodes), return_inverse=True)
     bounds = np.searchsorted(client, np.arange(clients + 1))
     parts = np.split(edge_of, bounds[1:-1])
-    role = draw_at_ratios(np.zeros(len(known), dtype=np.int64), parts, ratios, stream, stratify=False)[edge_of]
+    role = draw_at_ratios(np.zeros(len(keys), dtype=np.int64), parts, ratios, stream, stratify=False)[edge_of]
     inside = (edges < num_nodes).all(axis=0) & (edges[0] < edges[1])
     taken = np.sort(_keys(edges[:, inside].T, num_nodes))
     shared = len(np.unique(nodes)) < len(nodes)
-    drawn: list[list[_Block]] = []
+    blocks: list[_Block] = []
+    counts = []
     for number in range(clients):
-        own, rows = slice(*bounds[number : number + 2]), np.arange(ptr[number], ptr[number + 1])
-        wanted = int(np.isin(role[own], (VAL, TEST)).sum())
-        absent = _absent(nodes[rows], wanted, taken, num_nodes, stream)
+        part, rows = slice(*bounds[number : number + 2]), np.arange(ptr[number], ptr[number + 1])
+        scored = int(np.isin(role[part], (VAL, TEST)).sum())
+        absent = _absent(nodes[rows], scored, taken, num_nodes, stream)
         if shared:
             taken = np.union1d(taken, _keys(nodes[rows][absent], num_nodes))
-        drawn.append(_blocks(ends[own], role[own], rows[absent]))
-    blocks = [block for own in drawn for block in own]
+        drawn = _blocks(ends[part], role[part], rows[absent])
+        blocks += drawn
+        counts.append(sum(len(block.ends) for block in drawn))
     sizes = [len(block.ends) for block in blocks]
     pairs = Pairs(
         np.concatenate([block.ends for block in blocks]),
-        np.cumsum([0, *(sum(len(block.ends) for block in own) for own in drawn)]),
+        np.cumsum([0, *counts]),
         np.repeat(np.array([block.role for block in blocks], dtype=np.int8), sizes),
         np.repeat([block.edge for block in blocks], sizes),
     )
@@ -149,13 +151,13 @@ class _Block:
 
 def _blocks(edges: np.ndarray, role: np.ndarray, absent: np.ndarray) -> list[_Block]:
     """Return the blocks of one client: validation edges and negatives, test edges and negatives, hidden edges."""
-    found, hidden = [], []
+    blocks, hidden = [], []
     for code in (VAL, TEST):
-        held = edges[role == code]
-        own, absent = absent[: len(held)], absent[len(held) :]
-        found += [_Block(held[: len(own)], code, True), _Block(own, code, False)]
-        hidden.append(held[len(own) :])
-    return [*found, _Block(np.concatenate(hidden), NONE, True)]
+        positives = edges[role == code]
+        negatives, absent = absent[: len(positives)], absent[len(positives) :]
+        blocks += [_Block(positives[: len(negatives)], code, True), _Block(negatives, code, False)]
+        hidden.append(positives[len(negatives) :])
+    return [*blocks, _Block(np.concatenate(hidden), NONE, True)]
 
 
 def _keys(ends: np.ndarray, num_nodes: int) -> np.ndarray:
@@ -170,23 +172,23 @@ def _absent(
 
     In each pair the smaller position comes first. The result is shorter if there are fewer such pairs.
     """
-    found, draws = np.zeros((0, 2), dtype=np.int64), 0
+    pairs, draws = np.zeros((0, 2), dtype=np.int64), 0
     possible = len(nodes) * (len(nodes) - 1) // 2
-    while len(found) < count:
+    while len(pairs) < count:
         if possible <= _ENUMERATED * count or draws == _DRAWS:
             every = np.stack(np.triu_indices(len(nodes), k=1), axis=1)
             free = every[~_among(_keys(nodes[every], num_nodes), taken)]
             return free[stream.permutation(len(free))[:count]]
         draws += 1
-        more = stream.integers(len(nodes), size=(2 * (count - len(found)), 2))
+        more = stream.integers(len(nodes), size=(2 * (count - len(pairs)), 2))
         more = np.sort(more[more[:, 0] != more[:, 1]], axis=1)
-        found = np.concatenate([found, more[~_among(_keys(nodes[more], num_nodes), taken)]])
-        _, first = np.unique(found[:, 0] * len(nodes) + found[:, 1], return_index=True)
-        found = found[np.sort(first)]
-    return found[:count]
+        pairs = np.concatenate([pairs, more[~_among(_keys(nodes[more], num_nodes), taken)]])
+        _, first = np.unique(pairs[:, 0] * len(nodes) + pairs[:, 1], return_index=True)
+        pairs = pairs[np.sort(first)]
+    return pairs[:count]
 
 
 def _among(keys: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """Return for each key whether it is in `taken`, which is ascending: [keys] bool."""
-    places = np.searchsorted(taken, keys)
-    return np.append(taken, -1)[places] == keys
+    positions = np.searchsorted(taken, keys)
+    return np.append(taken, -1)[positions] == keys

@@ -64,7 +64,8 @@ def holder_groups(parts: list[np.ndarray], num_nodes: int) -> list[tuple[tuple[i
         shared.setdefault(tuple(clients), []).append(node)
     in_order = sorted(shared.items(), key=lambda group: (-len(group[0]), group[0]))
     alone = [((client,), nodes[times[nodes] == 1]) for client, nodes in enumerate(parts)]
-    return [*((clients, np.array(nodes)) for clients, nodes in in_order), *alone]
+    groups = [(clients, np.array(nodes)) for clients, nodes in in_order]
+    return [*groups, *alone]
 
 
 def draw_roles(
@@ -94,8 +95,8 @@ def draw_roles(
     val = apportion(counts - train, numbers[1], ties)
     order = np.lexsort((stream.permutation(len(labelled)), of_class))  # class by class, random inside a class
     of_class = of_class[order]
-    place = np.arange(len(order)) - (np.cumsum(counts) - counts)[of_class]
-    drawn = np.where(place < train[of_class], TRAIN, np.where(place < (train + val)[of_class], VAL, TEST))
+    rank = np.arange(len(order)) - (np.cumsum(counts) - counts)[of_class]
+    drawn = np.where(rank < train[of_class], TRAIN, np.where(rank < (train + val)[of_class], VAL, TEST))
     role[labelled[order]] = drawn
     return role
 
@@ -145,9 +146,9 @@ def rounded(exact: Sequence[float] | np.ndarray, total: int) -> list[int]:
     due = np.asarray(exact, dtype=np.float64)
     if (due < 0).any():
         due = due.clip(0) * (total / due.clip(0).sum() if total else 0.0)
-    wanted = [round(value, 9) for value in due.tolist()]
-    seats = [int(value) for value in wanted]
-    by_fraction = sorted(range(len(wanted)), key=lambda i: (-round(wanted[i] - seats[i], 9), i))
+    shares = [round(value, 9) for value in due.tolist()]
+    seats = [int(share) for share in shares]
+    by_fraction = sorted(range(len(shares)), key=lambda i: (-round(shares[i] - seats[i], 9), i))
     for index in by_fraction[: total - sum(seats)]:
         seats[index] += 1
     return seats

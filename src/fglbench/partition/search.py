@@ -28,10 +28,10 @@ def louvain_communities(edges: np.ndarray, nodes: int, algorithm: str, resolutio
         igraph.set_random_number_generator(random.Random(seed))
         graph = igraph.Graph(n=nodes, edges=edges.T)
         if algorithm == "igraph-leiden":
-            found = graph.community_leiden(objective_function="modularity", resolution=resolution, n_iterations=2)
+            clustering = graph.community_leiden(objective_function="modularity", resolution=resolution, n_iterations=2)
         else:
-            found = graph.community_multilevel(resolution=resolution)
-        return np.asarray(found.membership, dtype=np.int64)
+            clustering = graph.community_multilevel(resolution=resolution)
+        return np.asarray(clustering.membership, dtype=np.int64)
     import networkx
     from community import community_louvain
 

@@ -66,7 +66,7 @@ class SplitSettings(Section):
                 raise ValueError(f"kind per_class needs '{name}', such as {PER_CLASS[name]}")
         for name in PER_CLASS:
             if self.kind in ("ratios", "file") and getattr(self, name) is not None:
-                raise ValueError(f"'{name}' is read by kind per_class; set that kind, or leave '{name}' out")
+                raise ValueError(f"'{name}' applies only to kind per_class; set that kind, or remove '{name}'")
         return self
 
     def spec(self) -> dict[str, Any]:
@@ -134,9 +134,9 @@ def assign_roles(
     where = f"dataset '{dataset}', scheme '{scheme}', {len(parts)} clients"
     if settings.kind == "ratios":
         stream = numpy_stream(seed, "split", dataset, scheme, len(parts))
-        own = [nodes for client, nodes in enumerate(assignment.owned) if client not in assignment.held_out_clients]
+        owned = [nodes for client, nodes in enumerate(assignment.owned) if client not in assignment.held_out_clients]
         ratios = (settings.train, settings.val, settings.test)
-        role = draw_at_ratios(labels, own, ratios, stream, stratify=settings.stratify)
+        role = draw_at_ratios(labels, owned, ratios, stream, stratify=settings.stratify)
         for nodes in unseen:
             role[nodes] = np.where(labels[nodes] >= 0, TEST, NONE)
     else:
@@ -145,14 +145,16 @@ def assign_roles(
         elif settings.kind == "per_class":
             role = draw_per_class(labels, settings, numpy_stream(seed, "split per class", dataset), dataset)
         elif assignment.roles is None:
-            raise PartitionError(f"{where}: split.kind 'file' needs a partition file with roles. Use 'ratios' for it.")
+            raise PartitionError(
+                f"{where}: split.kind 'file' needs a partition file with roles. Use the kind 'ratios'."
+            )
         else:
             role = np.where(labels >= 0, assignment.roles, NONE).astype(np.int8)
         for nodes in unseen:
             role[nodes] = np.where(role[nodes] == TEST, TEST, NONE)
-    handed = [role[nodes] for nodes in parts]
-    check_roles(np.concatenate(parts), np.concatenate(handed))
-    return handed
+    roles = [role[nodes] for nodes in parts]
+    check_roles(np.concatenate(parts), np.concatenate(roles))
+    return roles
 
 
 def refuse_empty(counts: Counts, held_out: Sequence[int], where: str) -> None:
@@ -172,8 +174,8 @@ def refuse_empty(counts: Counts, held_out: Sequence[int], where: str) -> None:
         for name, clients in without.items()
     }
     if any(lacking.values()):
-        found = ", ".join(f"no {name} targets at clients {clients}" for name, clients in lacking.items() if clients)
-        raise PartitionError(f"{where}: {found}. Ask for fewer clients, other ratios, or the policy 'empty: keep'.")
+        problems = ", ".join(f"no {name} targets at clients {clients}" for name, clients in lacking.items() if clients)
+        raise PartitionError(f"{where}: {problems}. Use fewer clients, other ratios, or the policy 'empty: keep'.")
 
 
 def held_out_nodes(num_nodes: int, fraction: float | None) -> int:
@@ -216,7 +218,7 @@ def counts_of(roles: Sequence[np.ndarray]) -> Counts:
     Returns:
         For each of train, val and test [C] int64.
     """
-    return {name: np.array([(own == code).sum() for own in roles], dtype=np.int64) for name, code in ROLES.items()}
+    return {name: np.array([(role == code).sum() for role in roles], dtype=np.int64) for name, code in ROLES.items()}
 
 
 def clients_without(counts: Counts) -> dict[str, list[int]]:
@@ -245,7 +247,7 @@ def check_roles(nodes: np.ndarray, role: np.ndarray) -> None:
     seen[nodes] = role
     if (seen[nodes] != role).any():
         raise PartitionError(
-            f"node {nodes[seen[nodes] != role][0]} has two roles in two clients. Run the split stage again."
+            f"node {nodes[seen[nodes] != role][0]} has two roles at different clients. Run the split stage again."
         )
 
 
@@ -272,30 +274,31 @@ def draw_per_class(
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]  # class by class, random inside a class
     first = np.searchsorted(labels[by_class], labels[by_class])  # position at which the class of each node begins
     role[by_class[np.arange(len(by_class)) - first < settings.train_per_class]] = TRAIN
-    left = shuffled[role[shuffled] == NONE]
-    tested = len(left) - settings.val_nodes if settings.test_nodes is None else settings.test_nodes
-    if tested < 1 or settings.val_nodes + tested > len(left):
+    remaining = shuffled[role[shuffled] == NONE]
+    tested = len(remaining) - settings.val_nodes if settings.test_nodes is None else settings.test_nodes
+    if tested < 1 or settings.val_nodes + tested > len(remaining):
         raise PartitionError(
             f"dataset '{dataset}': split.val_nodes {settings.val_nodes} and split.test_nodes "
-            f"{'(the rest)' if settings.test_nodes is None else settings.test_nodes} do not fit: of "
-            f"{len(shuffled)} labelled nodes, split.train_per_class {settings.train_per_class} leaves {len(left)}. "
-            "Ask for fewer."
+            f"{'(the rest)' if settings.test_nodes is None else settings.test_nodes} request too many nodes: "
+            f"split.train_per_class {settings.train_per_class} leaves {len(remaining)} of {len(shuffled)} labelled "
+            "nodes. Lower these settings."
         )
-    role[left[: settings.val_nodes]] = VAL
-    role[left[settings.val_nodes : settings.val_nodes + tested]] = TEST
+    role[remaining[: settings.val_nodes]] = VAL
+    role[remaining[settings.val_nodes : settings.val_nodes + tested]] = TEST
     return role
 
 
 def _public(labels: np.ndarray, masks: Mapping[str, np.ndarray], dataset: str) -> np.ndarray:
     if "train" not in masks:
-        raise PartitionError(f"dataset '{dataset}' has no official masks. Use the split kind 'ratios' for it.")
+        raise PartitionError(f"dataset '{dataset}' has no official masks. Use the split kind 'ratios'.")
     role = np.zeros(len(labels), dtype=np.int8)
     for name, code in ROLES.items():
         mask = masks.get(name, np.zeros(len(labels), dtype=bool))
-        if (role[mask] != NONE).any():
+        repeated = int((role[mask] != NONE).sum())
+        if repeated:
             raise PartitionError(
-                f"dataset '{dataset}': {int((role[mask] != NONE).sum())} nodes of the official {name} mask are in "
-                "another mask too. Use the split kind 'ratios' for it."
+                f"dataset '{dataset}': {repeated} nodes of the official {name} mask are also in another mask. Use the "
+                "split kind 'ratios'."
             )
         role[mask] = code
     role[labels < 0] = NONE

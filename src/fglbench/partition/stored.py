@@ -87,38 +87,40 @@ def checked(rows: Rows, path: Path) -> StoredPartition:
             first = int(np.argmax(wrong))
             raise PartitionError(f"{path}: {rows.place(first)}: {text(first)}")
 
-    refuse(node < 0, lambda row: f"{node[row]} is no node; ids count from 0.")
+    refuse(node < 0, lambda row: f"{node[row]} is not a node id; ids count from 0.")
     sizes = np.bincount(client, minlength=1)
     if not sizes.all():
-        raise PartitionError(f"{path}: client {sizes.argmin()} has no node; clients count from 0, without a gap.")
+        raise PartitionError(f"{path}: client {sizes.argmin()} has no node; clients count from 0 without a gap.")
     order = np.lexsort((node, client))
-    again = np.zeros(len(node), dtype=bool)
-    again[order[1:]] = (np.diff(node[order]) == 0) & (np.diff(client[order]) == 0)
-    refuse(again, lambda row: f"client {client[row]} has node {node[row]} a second time; keep one of the two.")
+    repeated = np.zeros(len(node), dtype=bool)
+    repeated[order[1:]] = (np.diff(node[order]) == 0) & (np.diff(client[order]) == 0)
+    refuse(repeated, lambda row: f"client {client[row]} has node {node[row]} a second time; keep one of the two.")
     _, first, which, times = np.unique(node, return_index=True, return_inverse=True, return_counts=True)
     if rows.role is not None:
         refuse(
             rows.role != rows.role[first][which],
-            lambda row: f"node {node[row]} has another role than at {rows.place(first[which[row]])}; a node has one.",
+            lambda row: f"node {node[row]} has another role at {rows.place(first[which[row]])}; give it one role.",
         )
     if rows.copy is not None:
         owners = np.bincount(which, ~rows.copy)[which]
         refuse(
             owners != 1,
-            lambda row: f"node {node[row]} is owned by {owners[row]:.0f} clients; one owns it, at others it is a copy.",
+            lambda row: (
+                f"node {node[row]} is owned by {owners[row]:.0f} clients; make one owner and the others copies."
+            ),
         )
-    refuse(np.isin(node, rows.held_out), lambda row: f"node {node[row]} is of a client, and held out as well.")
+    refuse(np.isin(node, rows.held_out), lambda row: f"node {node[row]} belongs to a client and is also held out.")
     if (rows.held_out < 0).any():
-        raise PartitionError(f"{path}: held-out node {rows.held_out.min()} is no node; ids count from 0.")
+        raise PartitionError(f"{path}: the held-out node {rows.held_out.min()} is not a node id; ids count from 0.")
     unseen = rows.held_out_clients
     if unseen and not unseen < set(range(len(sizes))):
         raise PartitionError(
-            f"{path}: held-out clients are {sorted(unseen)}; they are among the clients 0 to {len(sizes) - 1}, and one "
-            "at least is left to train."
+            f"{path}: the held-out clients are {sorted(unseen)}; expected numbers from 0 to {len(sizes) - 1}, and at "
+            "least one client that trains."
         )
     refuse(
         np.isin(client, list(unseen)) & (times[which] > 1),
-        lambda row: f"client {client[row]} is held out and shares node {node[row]}; its nodes are its own.",
+        lambda row: f"client {client[row]} is held out and shares node {node[row]}; it may share no nodes.",
     )
     return StoredPartition(
         node[order],

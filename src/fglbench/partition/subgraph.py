@@ -22,7 +22,7 @@ def induced_edges(graph: Graph, nodes: np.ndarray, ptr: np.ndarray, copy: np.nda
         empty row.
     """
     adjacency = graph.adjacency()
-    blocks = [adjacency[held][:, held] for held in np.split(nodes, ptr[1:-1])]
+    blocks = [adjacency[part][:, part] for part in np.split(nodes, ptr[1:-1])]
     stacked = sp.csr_matrix(sp.block_diag(blocks, format="csr"))
     if copy is not None:
         stacked.data[copy[np.repeat(np.arange(len(nodes)), np.diff(stacked.indptr))] & copy[stacked.indices]] = 0

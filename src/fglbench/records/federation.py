@@ -14,7 +14,7 @@ from fglbench.records.graph import graph_checksum
 from fglbench.records.split import split_checksum
 from fglbench.storage import hash_arrays, hash_npz, read_npz, write_npz
 
-FILE = "federation.npz"
+FEDERATION = "federation.npz"
 CONTENT = "content"
 """The name of the array with the checksum of all other arrays."""
 
@@ -32,7 +32,7 @@ def save_federation(folder: Path, arrays: Mapping[str, np.ndarray], split_folder
     if graph := graph_checksum(graph_folder):
         made_from["graph"] = _as_bytes(graph)
     known = {**arrays, **made_from}
-    write_npz(folder / FILE, {**known, CONTENT: _as_bytes(hash_arrays(known))})
+    write_npz(folder / FEDERATION, {**known, CONTENT: _as_bytes(hash_arrays(known))})
 
 
 def read_federation(folder: Path) -> dict[str, np.ndarray]:
@@ -48,7 +48,7 @@ def read_federation(folder: Path) -> dict[str, np.ndarray]:
         StorageError: the file is missing, damaged or altered.
     """
     check_federation(folder)
-    return read_npz(folder / FILE)
+    return read_npz(folder / FEDERATION)
 
 
 def check_federation(folder: Path) -> None:
@@ -64,9 +64,9 @@ def check_federation(folder: Path) -> None:
     """
     expected = _checksum(folder, CONTENT)
     if expected:
-        check_file(folder / FILE, expected, folder / FILE, _content_hash)
+        check_file(folder / FEDERATION, expected, folder / FEDERATION, _content_hash)
     else:
-        check_listed(folder / FILE)
+        check_listed(folder / FEDERATION)
 
 
 def _content_hash(path: Path) -> str:
@@ -122,7 +122,7 @@ def split_of(folder: Path) -> str | None:
 
 def _checksum(folder: Path, name: str) -> str | None:
     try:
-        return read_npz(folder / FILE, [name])[name].tobytes().hex()
+        return read_npz(folder / FEDERATION, [name])[name].tobytes().hex()
     except StorageError:
         return None
 

@@ -10,7 +10,7 @@ from fglbench.datasets.base import Graph, features_from, graph_arrays
 from fglbench.records.checksums import check_file
 from fglbench.storage import hash_file, hash_npz, read_json, read_npz, write_json, write_npz
 
-ARRAYS, CARD = "graph.npz", "graph.json"
+GRAPH_ARRAYS, GRAPH_CARD = "graph.npz", "graph.json"
 
 
 def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
@@ -21,9 +21,9 @@ def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
         folder: of the dataset.
         card: the data card; `classes`, `cleaning` and the checksum `sha256` are added.
     """
-    write_npz(folder / ARRAYS, graph_arrays(graph))
-    own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / ARRAYS)}
-    write_json(folder / CARD, {**card, **own})
+    write_npz(folder / GRAPH_ARRAYS, graph_arrays(graph))
+    own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / GRAPH_ARRAYS)}
+    write_json(folder / GRAPH_CARD, {**card, **own})
 
 
 def load_graph(folder: Path, features: bool = True) -> Graph:
@@ -40,10 +40,10 @@ def load_graph(folder: Path, features: bool = True) -> Graph:
     Raises:
         StorageError: a file is missing or damaged, or does not match its checksum.
     """
-    card = read_json(folder / CARD)
+    card = read_json(folder / GRAPH_CARD)
     skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
     check_graph(folder)
-    arrays = read_npz(folder / ARRAYS, skipped=skipped)
+    arrays = read_npz(folder / GRAPH_ARRAYS, skipped=skipped)
     masks = {name.removeprefix("mask_"): array for name, array in arrays.items() if name.startswith("mask_")}
     return Graph(
         edges=arrays["edges"],
@@ -65,7 +65,7 @@ def check_graph(folder: Path) -> None:
     Raises:
         StorageError: a file is missing or damaged, or does not match its checksum.
     """
-    archive, path = folder / ARRAYS, folder / CARD
+    archive, path = folder / GRAPH_ARRAYS, folder / GRAPH_CARD
     card = read_json(path)
     if "sha256" in card:
         check_file(archive, card["sha256"], path)
@@ -86,7 +86,7 @@ def read_features(folder: Path) -> np.ndarray | sp.csr_matrix:
         StorageError: as `load_graph`.
     """
     check_graph(folder)
-    return features_from(read_npz(folder / ARRAYS))
+    return features_from(read_npz(folder / GRAPH_ARRAYS))
 
 
 def read_labels(folder: Path) -> np.ndarray:
@@ -102,7 +102,7 @@ def read_labels(folder: Path) -> np.ndarray:
         StorageError: as `load_graph`.
     """
     check_graph(folder)
-    return read_npz(folder / ARRAYS, ["labels"])["labels"]
+    return read_npz(folder / GRAPH_ARRAYS, ["labels"])["labels"]
 
 
 def graph_checksum(folder: Path) -> str | None:
@@ -114,5 +114,5 @@ def graph_checksum(folder: Path) -> str | None:
     Returns:
         64 hexadecimal digits (SHA-256 of `graph.npz`); None if the card is of an older version without it.
     """
-    found: str | None = read_json(folder / CARD).get("sha256")
+    found: str | None = read_json(folder / GRAPH_CARD).get("sha256")
     return found

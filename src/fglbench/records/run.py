@@ -13,7 +13,10 @@ from fglbench.records.component_files import changes
 from fglbench.records.specs import Specs
 from fglbench.storage import hash_file
 
-RECORD = "run.json"
+RUN = "run.json"
+HISTORY, MIXING, PREDICTIONS = "history.npz", "mixing.npz", "predictions.npz"
+CHECKPOINT = "checkpoint.safetensors"
+"""The files beside the record; a run that did not end normally may lack them."""
 RETRIED = ("failed", "oom", "timeout")
 """The outcomes that count as unfinished: a job that runs again retries them."""
 
@@ -115,7 +118,7 @@ class RunRecord(Record):
         files: checksums of the files beside the record.
     """
 
-    NAME = RECORD
+    NAME = RUN
 
     cell: str
     seed: int

@@ -13,7 +13,7 @@ from fglbench.partition.split import check_roles
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.storage import MAKE_AGAIN, hash_file, read_json, read_npz, replacing_directory, write_json, write_npz
 
-ARRAYS, CARD = "split.npz", "card.json"
+SPLIT_ARRAYS, SPLIT_CARD = "split.npz", "card.json"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: Mapping[str
         card: the partition card, with the request for this split; the checksum `sha256` is added.
     """
     with replacing_directory(folder) as temporary:
-        write_npz(temporary / ARRAYS, arrays)
-        write_json(temporary / CARD, {**card, "sha256": hash_file(temporary / ARRAYS)})
+        write_npz(temporary / SPLIT_ARRAYS, arrays)
+        write_json(temporary / SPLIT_CARD, {**card, "sha256": hash_file(temporary / SPLIT_ARRAYS)})
 
 
 def load_split(folder: Path) -> Split:
@@ -69,7 +69,7 @@ def load_split(folder: Path) -> Split:
             client without nodes, ids out of order, a node with two roles).
     """
     check_split(folder)
-    arrays = read_npz(folder / ARRAYS)
+    arrays = read_npz(folder / SPLIT_ARRAYS)
     nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
     copies, problem = len(arrays.get("copy", nodes)), ""
     if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role) == copies:
@@ -87,7 +87,7 @@ def load_split(folder: Path) -> Split:
     if pairs and not problem:
         problem = pairs.problem(ptr) or ""
     if problem:
-        raise StorageError(f"{folder / ARRAYS}: {problem}. {MAKE_AGAIN}")
+        raise StorageError(f"{folder / SPLIT_ARRAYS}: {problem}. {MAKE_AGAIN}")
     more = {name: arrays[name] for name in ("held_out", "copy") if name in arrays}
     return Split(nodes, ptr, role, pairs=pairs, **more)
 
@@ -101,9 +101,9 @@ def check_split(folder: Path) -> None:
     Raises:
         StorageError: a file is missing or damaged, or does not match its checksum.
     """
-    card = folder / CARD
+    card = folder / SPLIT_CARD
     check_listed(card)
-    check_file(folder / ARRAYS, read_json(card).get("sha256", "none"), card)
+    check_file(folder / SPLIT_ARRAYS, read_json(card).get("sha256", "none"), card)
 
 
 def split_checksum(split_folder: Path) -> str:
@@ -115,4 +115,4 @@ def split_checksum(split_folder: Path) -> str:
     Returns:
         64 hexadecimal digits (SHA-256 of `split.npz`).
     """
-    return str(read_json(split_folder / CARD)["sha256"])
+    return str(read_json(split_folder / SPLIT_CARD)["sha256"])

@@ -21,7 +21,7 @@ from fglbench.config.identity import Cell
 from fglbench.records.archive import load_archives
 from fglbench.records.checksums import check_listed
 from fglbench.records.metrics import METRICS, Metrics
-from fglbench.records.run import NOT_RUN, RECORD, RunRecord
+from fglbench.records.run import NOT_RUN, RUN, RunRecord
 from fglbench.records.study import STUDY
 from fglbench.stages.collect_rows import RUN_COLUMNS, Finished, coordinates, curve, mixing, partitions, run_rows
 from fglbench.stages.collect_study import study_content
@@ -90,7 +90,7 @@ def _load(cell: Cell, results: Path) -> Finished | None:
     # A job that retries the seed may replace the record of another outcome at any time, so only "ok" is checked.
     if record.outcome.state == "ok":
         check_listed(metrics / METRICS)
-        check_listed(run / RECORD)
+        check_listed(run / RUN)
     return Finished(record, RunRecord.read(run) if record.outcome.state != NOT_RUN else None)
 
 

@@ -13,8 +13,8 @@ from fglbench.evaluation.metrics import value_of
 from fglbench.records.archive import Archive
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.metrics import Means, Metrics
-from fglbench.records.run import NOT_RUN, RECORD, Outcome, RunRecord
-from fglbench.records.split import CARD as SPLIT_CARD
+from fglbench.records.run import HISTORY, MIXING, NOT_RUN, RUN, Outcome, RunRecord
+from fglbench.records.split import SPLIT_CARD
 from fglbench.storage import read_json, read_npz
 from fglbench.tasks import task_of
 
@@ -155,7 +155,7 @@ def curve(placement: Placement, finished: Finished | None, results: Path) -> lis
     Raises:
         StorageError: a file is missing, or does not match its checksum.
     """
-    path = results / placement.cell.folder("train") / "history.npz"
+    path = results / placement.cell.folder("train") / HISTORY
     if finished is None or finished.run is None or not path.exists():
         return []
     history = _arrays(path, finished.run)
@@ -199,7 +199,7 @@ def mixing(placement: Placement, finished: Finished | None, results: Path, readi
     Raises:
         StorageError: a file is missing, or does not match its checksum.
     """
-    path = results / placement.cell.folder("train") / "mixing.npz"
+    path = results / placement.cell.folder("train") / MIXING
     if finished is None or finished.run is None or finished.metrics.outcome.state != "ok" or not path.exists():
         return []
     stored = _arrays(path, finished.run)
@@ -214,7 +214,7 @@ def mixing(placement: Placement, finished: Finished | None, results: Path, readi
 
 def _arrays(path: Path, run: RunRecord) -> dict[str, np.ndarray]:
     """Load an .npz file beside the record of a run, after comparing it with its checksum in the record."""
-    check_file(path, run.files.get(path.name, "none"), path.with_name(RECORD))
+    check_file(path, run.files.get(path.name, "none"), path.with_name(RUN))
     return read_npz(path)
 
 

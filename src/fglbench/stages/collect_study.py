@@ -12,7 +12,7 @@ from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.partition.split import OF_ANY_TASK
 from fglbench.records.archive import Archive
-from fglbench.records.graph import CARD as GRAPH_CARD
+from fglbench.records.graph import GRAPH_CARD
 from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.records.run import RunRecord
 from fglbench.stages.collect_rows import Finished

@@ -23,7 +23,7 @@ from fglbench.datasets.requirements import check_requirements
 from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
 from fglbench.records.component_files import KEY, Trust, changes, own_file
-from fglbench.records.graph import load_graph, save_graph
+from fglbench.records.graph import GRAPH_ARRAYS, GRAPH_CARD, load_graph, save_graph
 from fglbench.settings import ComponentSettings
 from fglbench.storage import exclusive, read_json, remove_half_made, replacing
 
@@ -109,7 +109,7 @@ def _download(
     if files := own_file("dataset", spec.name):
         card[KEY] = files
     _store(graph, folder, card)
-    return read_json(folder / "graph.json")
+    return read_json(folder / GRAPH_CARD)
 
 
 def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
@@ -129,10 +129,10 @@ def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
 
 def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trust: Trust) -> dict[str, Any] | None:
     """Return the stored data card if the card and the graph are current, else None."""
-    if not (folder / "graph.json").exists():
+    if not (folder / GRAPH_CARD).exists():
         return None
     try:
-        card = read_json(folder / "graph.json")
+        card = read_json(folder / GRAPH_CARD)
         wanted = {"name": spec.name, "version": spec.version, "settings": settings.model_dump()}
         if any(card.get(key) != value for key, value in wanted.items()):
             return None
@@ -271,6 +271,6 @@ def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
 
 def _remove(folder: Path) -> None:
     """Remove both files and their temporary files."""
-    for path in (folder / "graph.json", folder / "graph.npz"):
+    for path in (folder / GRAPH_CARD, folder / GRAPH_ARRAYS):
         path.unlink(missing_ok=True)
         remove_half_made(path)

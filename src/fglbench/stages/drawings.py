@@ -11,7 +11,7 @@ from fglbench.config.expand import Expansion, Placement
 from fglbench.datasets.base import Graph
 from fglbench.partition.subgraph import induced_edges
 from fglbench.records.graph import check_graph, load_graph
-from fglbench.records.split import load_split
+from fglbench.records.split import SPLIT_ARRAYS, load_split
 
 if TYPE_CHECKING:
     import igraph
@@ -47,7 +47,7 @@ def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.Data
         if placement.cell.seed != first or split in frames or not _is_drawn(placement, asked):
             continue
         graph_folder = results / "download" / placement.cell.dataset.slug
-        if (results / split / "split.npz").exists() and graph_folder.exists():
+        if (results / split / SPLIT_ARRAYS).exists() and graph_folder.exists():
             check_graph(graph_folder)
             found = pd.DataFrame(_rows(load_graph(graph_folder, features=False), results / split))
         elif split in archived:

@@ -12,8 +12,8 @@ from fglbench.partition.split import ROLES
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.graph import read_labels
 from fglbench.records.metrics import Metrics, Reading
-from fglbench.records.run import NOT_RUN, RECORD, Outcome, RunRecord
-from fglbench.records.split import check_split, split_checksum
+from fglbench.records.run import NOT_RUN, PREDICTIONS, RUN, Outcome, RunRecord
+from fglbench.records.split import SPLIT_ARRAYS, check_split, split_checksum
 from fglbench.storage import MAKE_AGAIN, read_npz
 from fglbench.tasks import task_of
 from fglbench.tasks.base import Targets, Task
@@ -75,7 +75,7 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     if run.outcome.state != "ok":
         return _metrics(run, {})
     # A job that retries the seed may replace the record of another outcome at any time, so only "ok" is checked.
-    check_listed(train_folder / RECORD)
+    check_listed(train_folder / RUN)
     predicted = _read_predictions(train_folder, run.files)
     if run.split != split_checksum(split_folder):
         raise StorageError(
@@ -83,7 +83,7 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
             "Run the train stage again (snakemake --forcerun train_cell): it keeps what still fits."
         )
     check_split(split_folder)
-    split = read_npz(split_folder / "split.npz")
+    split = read_npz(split_folder / SPLIT_ARRAYS)
     if split["nodes"].size and split["nodes"].max() >= len(labels):
         raise StorageError(
             f"{split_folder / 'split.npz'} names node {split['nodes'].max()}, but the graph has {len(labels)} nodes. "
@@ -163,8 +163,8 @@ def _check_length(train_folder: Path, name: str, predicted: np.ndarray, expected
 
 def _read_predictions(folder: Path, files: dict[str, str]) -> dict[str, np.ndarray]:
     """Load `predictions.npz` of a run, after comparing it with its checksum in the record."""
-    path = folder / "predictions.npz"
+    path = folder / PREDICTIONS
     if path.name not in files or not path.exists():
         raise StorageError(f"{path} is missing although run.json says 'ok'. {MAKE_AGAIN}")
-    check_file(path, files[path.name], folder / RECORD)
+    check_file(path, files[path.name], folder / RUN)
     return read_npz(path)

@@ -22,9 +22,8 @@ from fglbench.federation.propagation import Propagated, normalised, propagated_f
 from fglbench.partition.links import Pairs
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
-from fglbench.records.federation import FILE, is_current, read_federation, save_federation
-from fglbench.records.graph import CARD as GRAPH_CARD
-from fglbench.records.graph import load_graph, read_features
+from fglbench.records.federation import FEDERATION, is_current, read_federation, save_federation
+from fglbench.records.graph import GRAPH_CARD, load_graph, read_features
 from fglbench.records.specs import ResolvedPreprocessing
 from fglbench.records.split import Split, load_split
 from fglbench.settings import Propagation
@@ -91,7 +90,7 @@ def preprocess(
     graph: Graph | None = None
     for seed in seeds:
         source, target = split_folder / f"seed{seed}", folder / f"seed{seed}"
-        with exclusive(target / FILE):
+        with exclusive(target / FEDERATION):
             if is_current(target, source, graph_folder):
                 continue
             graph = graph or load_graph(graph_folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench import __version__
 from fglbench.federation.schedule import LocalPrivacy
-from fglbench.records.run import Machine, Outcome, RunRecord
+from fglbench.records.run import CHECKPOINT, HISTORY, MIXING, PREDICTIONS, Machine, Outcome, RunRecord
 from fglbench.records.specs import Specs
 from fglbench.storage import hash_file, replacing_directory, write_npz
 
@@ -52,16 +52,16 @@ def write_run(
     """
     with replacing_directory(folder) as temporary:
         if result is not None:
-            write_npz(temporary / "history.npz", result.history)
+            write_npz(temporary / HISTORY, result.history)
         if result is not None and result.mixing:
-            write_npz(temporary / "mixing.npz", result.mixing)
+            write_npz(temporary / MIXING, result.mixing)
         if result is not None and result.predictions:
             import numpy as np
 
             rounds = {f"{reading}_round": np.asarray(number) for reading, number in result.rounds.items()}
             weights = {f"{reading}_weights": weights for reading, weights in result.weights.items()}
-            write_npz(temporary / "predictions.npz", {**result.predictions, **rounds, **weights, **result.scores})
-            _write_checkpoint(temporary / "checkpoint.safetensors", result)
+            write_npz(temporary / PREDICTIONS, {**result.predictions, **rounds, **weights, **result.scores})
+            _write_checkpoint(temporary / CHECKPOINT, result)
         record = RunRecord(
             cell=cell,
             seed=seed,

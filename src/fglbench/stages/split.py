@@ -14,7 +14,7 @@ from fglbench.partition.card import partition_card
 from fglbench.partition.split import SplitSettings, draw_held_out, refuse_empty
 from fglbench.records.component_files import KEY, Trust, changes, own_file
 from fglbench.records.graph import load_graph
-from fglbench.records.split import ARRAYS, CARD, save_split
+from fglbench.records.split import SPLIT_ARRAYS, SPLIT_CARD, save_split
 from fglbench.storage import (
     exclusive,
     hash_arrays,
@@ -97,8 +97,8 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
 def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], trust: Trust) -> bool:
     """Return whether the stored split answers this request and is unaltered."""
     try:
-        card = read_json(target / CARD)
-        same = card["request"] == request and card["sha256"] == hash_file(target / ARRAYS)
+        card = read_json(target / SPLIT_CARD)
+        same = card["request"] == request and card["sha256"] == hash_file(target / SPLIT_ARRAYS)
         return same and not (trust == "again" and changes(card.get(KEY), files))
     except (StorageError, OSError, KeyError, TypeError, AttributeError):
         return False

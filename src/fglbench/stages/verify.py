@@ -21,13 +21,15 @@ from filelock import FileLock, Timeout
 from fglbench.config.identity import seeds_of
 from fglbench.errors import StorageError
 from fglbench.records.checksums import CHECKSUMS
-from fglbench.records.federation import FILE, is_unharmed
+from fglbench.records.federation import FEDERATION, is_unharmed
+from fglbench.records.graph import GRAPH_ARRAYS, GRAPH_CARD
 from fglbench.records.metrics import METRICS
-from fglbench.records.run import RECORD
+from fglbench.records.run import RUN
+from fglbench.records.split import SPLIT_ARRAYS, SPLIT_CARD
 from fglbench.stages.job import NOT_RUN
 from fglbench.storage import exclusive, hash_file, hash_npz, read_json, read_npz
 
-_STAGES = {"split": "card.json", "preprocess": FILE, "train": RECORD, "evaluate": METRICS}
+_STAGES = {"split": SPLIT_CARD, "preprocess": FEDERATION, "train": RUN, "evaluate": METRICS}
 """The stages with seeds, in their order, and the file that each stage writes last for a seed."""
 
 _SEED = re.compile(r"seed\d+")
@@ -124,7 +126,7 @@ def _in_the_making(path: Path) -> bool:
 
 def _graph_damage(results: Path, folder: Path) -> Iterator[Damage]:
     """Yield the damage to the graph of a dataset."""
-    card, graph = folder / "graph.json", folder / "graph.npz"
+    card, graph = folder / GRAPH_CARD, folder / GRAPH_ARRAYS
     if not (card.exists() or graph.exists()):
         return
     path = card
@@ -174,7 +176,7 @@ def _seed_damage(stage: str, folder: Path, hashes: Hashes) -> Iterator[tuple[Pat
         return
     try:
         record = read_json(last)
-        files = {"split.npz": record["sha256"]} if stage == "split" else dict(record["files"])
+        files = {SPLIT_ARRAYS: record["sha256"]} if stage == "split" else dict(record["files"])
     except (KeyError, TypeError, ValueError):
         yield last, "names no checksums"
         return
@@ -253,7 +255,7 @@ def _summaries(results: Path, damage: Damage) -> Iterator[Path]:
     train = damage.folder if damage.folder.parts[0] != "evaluate" else Path("train", *damage.folder.parts[1:])
     asked = Damage(damage.path, "", (), train, damage.seeds)
     for folder in _concerned(results, asked, "train"):
-        for path in folder.glob(f"seed*/{RECORD}"):
+        for path in folder.glob(f"seed*/{RUN}"):
             if damage.seeds is None or int(path.parent.name.removeprefix("seed")) in damage.seeds:
                 try:
                     cells.add(read_json(path)["cell"])

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fglbench.errors import StorageError
-from fglbench.records.run import NOT_RUN, RECORD, RunRecord
+from fglbench.records.run import NOT_RUN, RUN, RunRecord
 from fglbench.records.study import FIELDS, StudyRecord
 from fglbench.storage import fingerprint
 from fglbench.tasks import DEFAULT_TASK
@@ -76,7 +76,7 @@ def _records(results: Path) -> Iterator[tuple[str, tuple[Path, RunRecord]]]:
 
     Unreadable records are skipped: they may belong to other studies, or a job may be replacing them.
     """
-    for path in sorted(Path(results).glob(f"train/*/*/*/seed*/{RECORD}")):
+    for path in sorted(Path(results).glob(f"train/*/*/*/seed*/{RUN}")):
         with suppress(StorageError):
             record = RunRecord.read(path.parent)
             yield record.cell, (path, record)

@@ -10,6 +10,7 @@ from fglbench.datasets import catalogue
 from fglbench.datasets.availability import why_unavailable
 from fglbench.errors import DataError
 from fglbench.records.archive import archived_cells, archived_files
+from fglbench.records.graph import GRAPH_CARD
 from fglbench.workflow.studies import GRID
 
 UNFINISHED = "not finished"
@@ -120,6 +121,6 @@ class Availability:
 
     def _why(self, dataset: Part) -> str | None:
         """Return why a dataset is unavailable here; None if it is available or already in the results."""
-        if Path(self._config.results, "download", dataset.slug, "graph.json").exists():
+        if Path(self._config.results, "download", dataset.slug, GRAPH_CARD).exists():
             return None
         return why_unavailable(catalogue.get(dataset.spec["name"]), self._mirror, self._config.data.download)

@@ -19,9 +19,11 @@ from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError, ResourceError, StorageError
 from fglbench.records.component_files import KEY, changes, own_file, own_files
-from fglbench.records.federation import FILE, is_current, split_of
+from fglbench.records.federation import FEDERATION, is_current, split_of
+from fglbench.records.graph import GRAPH_CARD
 from fglbench.records.metrics import METRICS, Metrics
-from fglbench.records.run import RECORD, RunRecord, is_complete
+from fglbench.records.run import RUN, RunRecord, is_complete
+from fglbench.records.split import SPLIT_CARD
 from fglbench.runtime.child import run_in_child
 from fglbench.stages.options import Progress
 from fglbench.stages.supervise import train_here
@@ -171,7 +173,7 @@ def run_single(
             trust=trust,
             progress=progress,
         )
-        _update_lists(single, "train", RECORD)
+        _update_lists(single, "train", RUN)
     # Evaluation always runs: stored scores may belong to another run or an older evaluation, and it is cheap.
     trained, parts, graph = (single.folder(stage) for stage in ("train", "split", "download"))
     evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
@@ -206,7 +208,7 @@ def divide(single: Single) -> None:
     trust = single.config.components.trust
     download(cell.dataset.spec, graph, mirror_of(single.config), forbidden, trust)
     split(graph, cell.partition.spec, [cell.seed], parts, file=cell.partition.file, trust=trust)
-    _update_lists(single, "split", "card.json")
+    _update_lists(single, "split", SPLIT_CARD)
 
 
 def prepare(single: Single) -> None:
@@ -220,7 +222,7 @@ def prepare(single: Single) -> None:
     divide(single)
     cell, graph, parts = single.cell, single.folder("download"), single.folder("split")
     preprocess(graph, parts, cell.specs["prepared"], [cell.seed], single.folder("preprocess"))
-    _update_lists(single, "preprocess", FILE)
+    _update_lists(single, "preprocess", FEDERATION)
 
 
 def _prepare_in_child(values: dict[str, Any], results: str) -> None:
@@ -232,7 +234,7 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     """Download, split and preprocess, unless current results of these stages exist."""
     # The paths of split and preprocess contain a hash of all their inputs, including the version of the dataset.
     graph, parts = single.folder("download"), single.seed_folder("split")
-    cards = {"dataset": graph / "graph.json", "scheme": parts / "card.json"}
+    cards = {"dataset": graph / GRAPH_CARD, "scheme": parts / SPLIT_CARD}
     names = {"dataset": single.cell.dataset.spec["name"], "scheme": single.cell.partition.spec["scheme"]}
     if (
         all(card.exists() for card in cards.values())

@@ -34,23 +34,23 @@ def entries_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found: list[str] = []
+    problems: list[str] = []
     for key, kind, entries in (
         ("datasets", "dataset", study.datasets),
         ("partitions", "scheme", study.partitions),
         ("methods", "method", study.methods),
         ("backbones", "backbone", study.backbones),
     ):
-        found += entry_problems(key, kind, entries)
+        problems += entry_problems(key, kind, entries)
         sound = [entry for entry in entries if not entry_problems(key, kind, [entry])]
         # Equal entries are valid if their labels differ, because overrides and grids can select them by label.
         resolved = [
             (entry.name, f"{entry.label} {component_settings(kind, entry)} {entry.training} {entry.protocol}")
             for entry in sound
         ]
-        twice = duplicates(key, resolved, lambda entry: f"'{entry[0]}'")
-        found += twice or duplicates(key, labels(entries), lambda label: f"label '{label}'")
-    return found
+        repeated = duplicates(key, resolved, lambda entry: f"'{entry[0]}'")
+        problems += repeated or duplicates(key, labels(entries), lambda label: f"label '{label}'")
+    return problems
 
 
 def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
@@ -64,24 +64,29 @@ def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found = []
+    problems = []
     for index, entry in enumerate(entries):
         where = f"{key}[{index}]"
         if kind == "scheme" and entry.name == "whole":
-            found.append(f"{where}: 'whole' is what centralised methods use by themselves; name a partition scheme.")
+            problems.append(
+                f"{where}: 'whole' is for centralised methods, which use it by themselves; name another scheme."
+            )
             continue
-        found += settings_problems(where, kind, entry)
+        problems += settings_problems(where, kind, entry)
         if kind == "scheme" and entry.training:
-            found.append(f"{where}.training: a partition scheme trains nothing; give it to a dataset or a grid.")
+            problems.append(
+                f"{where}.training: a partition scheme has no training; move these keys to a dataset or a grid."
+            )
         if kind != "dataset" and entry.protocol:
-            found.append(f"{where}.protocol: only datasets have a protocol of their own.")
+            problems.append(f"{where}.protocol: only an entry of datasets can change the protocol.")
         for column in entry.printed:
             if column not in _PRINTED[kind]:
-                found.append(
-                    f"{where}.printed.{column}: other names in a reference file have the dataset of an entry of "
-                    "datasets, the partition of one of partitions, and method, backbone and variant of one of methods."
+                problems.append(
+                    f"{where}.printed.{column}: this entry has no name in that column of the reference file. Valid: "
+                    "'dataset' for datasets, 'partition' for partitions, and 'method', 'backbone' and 'variant' for "
+                    "methods."
                 )
-    return found
+    return problems
 
 
 def task_problems(where: str, task: Entry) -> list[str]:
@@ -95,7 +100,7 @@ def task_problems(where: str, task: Entry) -> list[str]:
         One sentence for each problem, with its key first.
     """
     given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
-    beside = [f"{where}.{key}: a task has a name and settings alone." for key, value in given.items() if value]
+    beside = [f"{where}.{key}: a task has only a name and settings." for key, value in given.items() if value]
     return beside or settings_problems(where, "task", task)
 
 
@@ -112,8 +117,8 @@ def settings_problems(where: str, kind: str, entry: Entry) -> list[str]:
     Returns:
         One sentence for each problem, with its key first; empty if the settings are valid.
     """
-    if found := own_problems(where, kind, entry):
-        return found
+    if problems := own_problems(where, kind, entry):
+        return problems
     settings = component_settings(kind, entry)
     for key, named, entry_in in (("aggregation", "method", aggregation_entry), ("sampler", "sampler", sampler_entry)):
         try:
@@ -160,7 +165,7 @@ def given_settings_problems(kind: str, entry: Entry, values: dict[str, Any], whe
         another check reports.
     """
     if wrong := [key for key in values if key in OF_ENTRIES]:
-        return [f"{where}: '{key}' is no setting of a {kind}." for key in wrong]
+        return [f"{where}: '{key}' is not a setting of a {kind}." for key in wrong]
     if settings_problems("", kind, entry):
         return []
     # The values are checked alone, because the entry's settings can hide a wrong one, and then together with these

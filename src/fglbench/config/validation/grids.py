@@ -25,16 +25,16 @@ def grid_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found: list[str] = []
+    problems: list[str] = []
     for index, grid in enumerate(study.grids):
         where = f"grids[{index}]"
         for key in ("datasets", "partitions", "methods", "backbones"):
-            found += unknown_entries(f"{where}.{key}", getattr(grid, key), getattr(study, key))
-        found += unknown_clients(f"{where}.clients", grid.clients or [], study)
+            problems += unknown_entries(f"{where}.{key}", getattr(grid, key), getattr(study, key))
+        problems += unknown_clients(f"{where}.clients", grid.clients or [], study)
         if grid.seeds is not None:
-            found += seed_problems(f"{where}.seeds", grid.seeds)
-        found += training_problems(study, f"{where}.training", grid.training)
-    return found
+            problems += seed_problems(f"{where}.seeds", grid.seeds)
+        problems += training_problems(study, f"{where}.training", grid.training)
+    return problems
 
 
 def unknown_clients(where: str, counts: Iterable[int], study: Study) -> list[str]:
@@ -48,9 +48,9 @@ def unknown_clients(where: str, counts: Iterable[int], study: Study) -> list[str
     Returns:
         One sentence for each unknown number.
     """
-    known = ", ".join(map(str, study.clients))
+    valid = ", ".join(map(str, study.clients))
     return [
-        f"{where}: {count} is not among the study's clients: {known}." for count in counts if count not in study.clients
+        f"{where}: {count} is not among the study's clients: {valid}." for count in counts if count not in study.clients
     ]
 
 
@@ -69,10 +69,10 @@ def seed_problems(key: str, seeds: int | list[int]) -> list[str]:
     empty = [] if seeds else [f"{key}: the list is empty; give at least one seed."]
     negative = [f"{key}[{i}]: {seed} is negative." for i, seed in enumerate(seeds) if seed < 0]
     large = [f"{key}[{i}]: {seed} is too large; give at most {_MOST}." for i, seed in enumerate(seeds) if seed > _MOST]
-    return [*_twice(key, seeds), *empty, *negative, *large]
+    return [*_repeated_seeds(key, seeds), *empty, *negative, *large]
 
 
-def _twice(key: str, seeds: list[int]) -> list[str]:
+def _repeated_seeds(key: str, seeds: list[int]) -> list[str]:
     return [
         f"{key}: {seed} is listed {seeds.count(seed)} times." for seed in dict.fromkeys(seeds) if seeds.count(seed) > 1
     ]
@@ -87,7 +87,7 @@ def client_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found = [
+    problems = [
         f"clients[{i}]: {count}: a federation has at least 1 client."
         for i, count in enumerate(study.clients)
         if count < 1
@@ -98,12 +98,12 @@ def client_problems(study: Study) -> list[str]:
             held_out = merged_protocol(study, entry).split.held_out
         except (FglbenchError, ValidationError):
             continue  # the checks of entries report this
-        left = nodes - held_out_nodes(nodes, held_out)
-        whose = f"{nodes} nodes of '{entry.name}'" if left == nodes else f"{left} nodes of '{entry.name}' that are left"
+        shared = nodes - held_out_nodes(nodes, held_out)
+        which = f"{shared} nodes of '{entry.name}'" + (" that are not held out" if shared < nodes else "")
         grids = [grid for grid in grids_of(study) if not grid.datasets or {label, entry.name} & set(grid.datasets)]
-        found += [
-            f"clients[{i}]: {count} clients cannot share the {whose}."
+        problems += [
+            f"clients[{i}]: {count} clients cannot share the {which}."
             for i, count in enumerate(study.clients)
-            if count > left and any(grid.clients is None or count in grid.clients for grid in grids)
+            if count > shared and any(grid.clients is None or count in grid.clients for grid in grids)
         ]
-    return found
+    return problems

@@ -18,21 +18,21 @@ def override_problems(study: Study, where: str, override: Override) -> list[str]
     Returns:
         One sentence for each problem, with its key first.
     """
-    found = []
+    problems = []
     for key in ("datasets", "methods", "backbones"):
-        found += unknown_entries(f"{where}.{key}", getattr(override, key), getattr(study, key))
-    found += unknown_clients(f"{where}.clients", override.clients or (), study)
+        problems += unknown_entries(f"{where}.{key}", getattr(override, key), getattr(study, key))
+    problems += unknown_clients(f"{where}.clients", override.clients or (), study)
     if not (override.settings or override.backbone_settings or override.training):
-        found.append(f"{where}: changes nothing; give it settings, backbone_settings or training.")
-    found += training_problems(study, f"{where}.training", override.training)
+        problems.append(f"{where}: changes nothing; add settings, backbone_settings or training.")
+    problems += training_problems(study, f"{where}.training", override.training)
     for kind, key, values in (
         ("method", "methods", override.settings),
         ("backbone", "backbones", override.backbone_settings),
     ):
         name = "settings" if kind == "method" else "backbone_settings"
         if values and getattr(override, key) is None:
-            found.append(f"{where}.{name}: say for which {kind}s, under '{where}.{key}'.")
+            problems.append(f"{where}.{name}: name the {kind}s that these settings are for, under '{where}.{key}'.")
         elif values:
             for _, entry in selected(getattr(study, key), getattr(override, key)):
-                found += given_settings_problems(kind, entry, values, f"{where}.{name}")
-    return list(dict.fromkeys(found))
+                problems += given_settings_problems(kind, entry, values, f"{where}.{name}")
+    return list(dict.fromkeys(problems))

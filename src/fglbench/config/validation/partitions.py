@@ -28,7 +28,7 @@ def partition_file_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found: list[str] = []
+    problems: list[str] = []
     stored = cache(_stored)
     for grid in grids_of(study):
         counts = [count for count in study.clients if grid.clients is None or count in grid.clients]
@@ -39,26 +39,26 @@ def partition_file_problems(study: Study) -> list[str]:
             selected(study.datasets, grid.datasets), selected(study.partitions, grid.partitions)
         ):
             try:
-                own: Any = component_settings("scheme", scheme)
+                settings: Any = component_settings("scheme", scheme)
                 protocol = merged_protocol(study, dataset)
                 nodes = catalogue.get(dataset.name).counts_for(dataset.settings).nodes
             except (FglbenchError, ValidationError):
                 continue  # the checks of entries report this
-            found += _protocol_problems(scheme, protocol, central)
+            problems += _protocol_problems(scheme, protocol, central)
             if scheme.name == FILE:
                 try:
-                    partition = stored(own.path, own.sha256)
+                    partition = stored(settings.path, settings.sha256)
                 except PartitionError as error:
-                    found.append(f"partitions: {error}")
+                    problems.append(f"partitions: {error}")
                     continue
-                found += _content_problems(own.path, partition, protocol, dataset.name, nodes)
-                found += [
-                    f"clients[{study.clients.index(count)}]: {count}: '{own.path}' holds "
-                    f"{partition.clients} clients, and 'file' takes these."
+                problems += _content_problems(settings.path, partition, protocol, dataset.name, nodes)
+                problems += [
+                    f"clients[{study.clients.index(count)}]: {count}: '{settings.path}' contains "
+                    f"{partition.clients} clients; with the scheme 'file', give that number."
                     for count in counts
                     if count != partition.clients
                 ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(problems))
 
 
 def native_problems(study: Study) -> list[str]:
@@ -72,29 +72,29 @@ def native_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found = []
+    problems = []
     for grid in grids_of(study):
         if "native" not in (entry.name for _, entry in selected(study.partitions, grid.partitions)):
             continue
         counts = [count for count in study.clients if grid.clients is None or count in grid.clients]
         for _, entry in selected(study.datasets, grid.datasets):
             try:
-                own = catalogue.get(entry.name).native_clients
+                expected = catalogue.get(entry.name).native_clients
             except FglbenchError:
                 continue  # the checks of entries report this
-            if not own:
-                split = ", ".join(name for name in catalogue.names() if catalogue.get(name).native_clients)
-                found.append(
-                    f"partitions: 'native' needs a dataset that comes split, and '{entry.name}' does not. Those that "
-                    f"do: {split}."
+            if not expected:
+                partitioned = ", ".join(name for name in catalogue.names() if catalogue.get(name).native_clients)
+                problems.append(
+                    f"partitions: 'native' needs a dataset with a partition, and '{entry.name}' has none. Datasets "
+                    f"with one: {partitioned}."
                 )
-            found += [
-                f"clients[{study.clients.index(count)}]: {count}: '{entry.name}' comes split into {own} clients, and "
-                "'native' takes these."
+            problems += [
+                f"clients[{study.clients.index(count)}]: {count}: the partition of '{entry.name}' has {expected} "
+                "clients; with the scheme 'native', give that number."
                 for count in counts
-                if own and count != own
+                if expected and count != expected
             ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(problems))
 
 
 def may_hold_out(scheme: Entry) -> bool:
@@ -120,7 +120,8 @@ def _stored(path: str, sha256: str | None) -> StoredPartition:
     content = content_of(path)
     if sha256 not in (None, content):
         raise PartitionError(
-            f"{path} has the SHA-256 {content}, and sha256 {sha256} is asked for. Put that file there."
+            f"{path} has the SHA-256 {content}, and the setting sha256 expects {sha256}. Put the expected file "
+            "there, or correct the setting."
         )
     return read_partition(Path(path))
 
@@ -128,16 +129,19 @@ def _stored(path: str, sha256: str | None) -> StoredPartition:
 def _protocol_problems(scheme: Entry, protocol: Protocol, central: list[str]) -> Iterator[str]:
     of_file = protocol.split.kind == FILE
     if of_file and scheme.name != FILE:
-        yield f"protocol.split.kind: 'file' takes the roles of the scheme 'file'; '{scheme.name}' has none: use ratios."
+        yield (
+            "protocol.split.kind: 'file' reads the roles from the file of the scheme 'file', and the scheme "
+            f"'{scheme.name}' has no file; use ratios."
+        )
     for label in central if of_file else []:
         yield (
-            f"protocol.split.kind: 'file' has roles for the nodes of its clients alone, and '{label}' trains on the "
-            "whole graph; leave it out, or use another kind."
+            f"protocol.split.kind: 'file' has roles only for the nodes of its clients, and '{label}' trains on the "
+            f"whole graph; leave out '{label}', or use another kind."
         )
     for label in central if protocol.global_test == "held_out" and protocol.split.held_out is None else []:
         yield (
             f"protocol.global_test: 'held_out': '{label}' trains on the whole graph, also on the nodes that the scheme "
-            "holds out; leave it out, or hold out by protocol.split.held_out."
+            f"holds out; leave out '{label}', or hold nodes out with protocol.split.held_out."
         )
 
 
@@ -147,8 +151,8 @@ def _content_problems(
     if partition.highest >= nodes:
         yield f"partitions: {path} names node {partition.highest}, and '{dataset}' has the nodes 0 to {nodes - 1}."
     if protocol.split.held_out is not None:
-        yield f"protocol.split.held_out: {path} says itself which nodes are held out; leave it out."
+        yield f"protocol.split.held_out: {path} already lists the held-out nodes; leave out this key."
     if protocol.split.kind == FILE and partition.role is None:
-        yield f"protocol.split.kind: 'file': {path} has no roles; use ratios, or give it roles."
+        yield f"protocol.split.kind: 'file': {path} has no roles; use ratios, or add roles to the file."
     if protocol.global_test == "held_out" and not len(partition.held_out):
-        yield f"protocol.global_test: 'held_out': {path} holds no nodes out; use whole."
+        yield f"protocol.global_test: 'held_out': {path} has no held-out nodes; use whole."

@@ -14,8 +14,8 @@ from fglbench.errors import FglbenchError
 from fglbench.partition.split import OF_ANY_TASK
 from fglbench.tasks import has_own_roles
 
-_OWN = "{} draws roles of its own, see its settings; leave it out."
-_WHOLE = "{} trains on all nodes of a client at once; leave it out."
+_OWN = "{} draws its own roles, see its settings; leave out this key."
+_WHOLE = "{} trains on all nodes of a client at once; leave out this key."
 
 
 def protocol_problems(study: Study) -> list[str]:
@@ -27,7 +27,7 @@ def protocol_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found = []
+    problems = []
     for index, entry in enumerate(study.datasets):
         try:
             spec, protocol = catalogue.get(entry.name), merged_protocol(study, entry)
@@ -37,13 +37,13 @@ def protocol_problems(study: Study) -> list[str]:
         of_split = f"datasets[{index}].protocol" if isinstance(split, dict) and "kind" in split else "protocol"
         of_features = f"datasets[{index}].protocol" if "features" in entry.protocol else "protocol"
         if protocol.split.kind == "public" and _roles_of_nodes(protocol.task.name) and not spec.has_public_split:
-            found.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
+            problems.append(f"{of_split}.split.kind: '{spec.name}' has no public split; use ratios.")
         if protocol.features == "row" and spec.has_negative_features:
-            found.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")
+            problems.append(f"{of_features}.features: '{spec.name}' has negative features; use raw.")
         by_scheme = all(map(may_hold_out, study.partitions))
         if protocol.global_test == "held_out" and protocol.split.held_out is None and not by_scheme:
-            found.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
-    return list(dict.fromkeys(found))
+            problems.append("protocol.global_test: 'held_out' needs a fraction of nodes under protocol.split.held_out.")
+    return list(dict.fromkeys(problems))
 
 
 def dataset_task_problems(study: Study) -> list[str]:
@@ -57,7 +57,8 @@ def dataset_task_problems(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found, with_node_roles = [], False
+    problems: list[str] = []
+    with_node_roles = False
     for index, entry in enumerate(study.datasets):
         where = f"datasets[{index}].protocol"
         try:
@@ -66,22 +67,24 @@ def dataset_task_problems(study: Study) -> list[str]:
             continue  # the checks of entries report this
         name = protocol.task.name
         if "task" in entry.protocol:
-            found += task_problems(f"{where}.task", protocol.task)
+            problems += task_problems(f"{where}.task", protocol.task)
         if _roles_of_nodes(name):
             with_node_roles = True
             continue
         if protocol.setting != "transductive":
             key = f"{where if 'setting' in entry.protocol else 'protocol'}.setting"
-            found.append(f"{key}: {name} knows the transductive setting alone; leave it out.")
-        found += [f"{where}.split.{key}: {_OWN.format(name)}" for key in _of_nodes(entry.protocol.get("split") or {})]
+            problems.append(f"{key}: {name} supports only the transductive setting; leave out this key.")
+        problems += [
+            f"{where}.split.{key}: {_OWN.format(name)}" for key in _of_nodes(entry.protocol.get("split") or {})
+        ]
         for key in ("global_test", "logits"):
             if getattr(protocol, key):
-                found.append(f"protocol.{key}: {name} has no use for it; leave it out.")
-        found += [f"{key}.batch_size: {_WHOLE.format(name)}" for key in _batched(study, index, entry)]
+                problems.append(f"protocol.{key}: {name} does not use this key; leave it out.")
+        problems += [f"{key}.batch_size: {_WHOLE.format(name)}" for key in _batched(study, index, entry)]
     if not with_node_roles:
         given = study.protocol.split.model_dump(exclude_unset=True)
-        found += [f"protocol.split.{key}: {_OWN.format(study.protocol.task.name)}" for key in _of_nodes(given)]
-    return list(dict.fromkeys(found))
+        problems += [f"protocol.split.{key}: {_OWN.format(study.protocol.task.name)}" for key in _of_nodes(given)]
+    return list(dict.fromkeys(problems))
 
 
 def _roles_of_nodes(task: str) -> bool:
@@ -90,15 +93,15 @@ def _roles_of_nodes(task: str) -> bool:
 
 
 def _batched(study: Study, index: int, dataset: Entry) -> list[str]:
-    """Return the keys of the study that ask for batches in the training of a dataset."""
+    """Return the keys of the study that request batches in the training of a dataset."""
     if "batch_size" in dataset.training:
-        found = [f"datasets[{index}].training"] if dataset.training["batch_size"] else []
+        keys = [f"datasets[{index}].training"] if dataset.training["batch_size"] else []
     else:
-        found = ["training"] if study.training.batch_size else []
+        keys = ["training"] if study.training.batch_size else []
     for key in ("methods", "backbones", "grids", "overrides"):
-        given = [entry.training.get("batch_size") for entry in getattr(study, key)]
-        found += [f"{key}[{place}].training" for place, size in enumerate(given) if size]
-    return found
+        sizes = [entry.training.get("batch_size") for entry in getattr(study, key)]
+        keys += [f"{key}[{position}].training" for position, size in enumerate(sizes) if size]
+    return keys
 
 
 def _of_nodes(split: Iterable[str]) -> list[str]:

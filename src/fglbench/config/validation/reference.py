@@ -27,15 +27,15 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
     """
     if study.reference is None:
         return [
-            f"tables[{index}].reference: the study names no 'reference' file."
+            f"tables[{index}].reference: the study does not name a 'reference' file."
             for index, table in enumerate(study.tables)
             if table.reference
         ]
-    known = {file.stem: file for file in (studies / FOLDER).glob("*.csv")}
-    if study.reference not in known:
-        hint = suggest(study.reference, known)
+    files = {file.stem: file for file in (studies / FOLDER).glob("*.csv")}
+    if study.reference not in files:
+        hint = suggest(study.reference, files)
         return [f"reference: '{study.reference}' is not a file of printed numbers. {hint}"]
-    path = known[study.reference]
+    path = files[study.reference]
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             reader = csv.DictReader(stream)
@@ -44,15 +44,15 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
         return [f"reference: {path} cannot be read as CSV: {error}."]
     if missing := [name for name in COLUMNS if name not in columns]:
         return [
-            f"reference: {path} lacks the column {', '.join(missing)}; a file of printed numbers has "
-            f"{', '.join(COLUMNS)}, with commas between them."
+            f"reference: {path} lacks the column {', '.join(missing)}; a file of printed numbers has the columns "
+            f"{', '.join(COLUMNS)}, separated by commas."
         ]
-    found = []
+    problems = []
     for index, table in enumerate(study.tables):
         if table.reference is None:
             continue
-        found += [
-            f"tables[{index}].reference.where: '{name}' is no column of {path.name}. {suggest(name, columns)}"
+        problems += [
+            f"tables[{index}].reference.where: '{name}' is not a column of {path.name}. {suggest(name, columns)}"
             for name in table.reference.where
             if name not in columns
         ]
@@ -65,14 +65,14 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
         scored = {row["eval"] for row in of_table if row["metric"] in metrics}
         if not of_table:
             tables = sorted({row["table"] for row in rows})
-            found.append(
+            problems.append(
                 f"tables[{index}].reference.table: '{table.reference.table}' is not in {path.name}. "
                 f"{suggest(table.reference.table, tables)}"
             )
         elif scored and not scored & {"", table.split} and "eval" not in table.reference.where:
-            found.append(
-                f"tables[{index}].reference: no number of table '{table.reference.table}' in {path.name} is of the "
-                f"table's split '{table.split}'; under 'eval' it has {', '.join(map(repr, sorted(scored)))}. Name "
-                "those that ours mean: where: {eval: [...]}."
+            problems.append(
+                f"tables[{index}].reference: table '{table.reference.table}' in {path.name} has no number for the "
+                f"split '{table.split}'; its values of 'eval' are {', '.join(map(repr, sorted(scored)))}. Name those "
+                "to compare with: where: {eval: [...]}."
             )
-    return found
+    return problems

@@ -27,57 +27,59 @@ def search_problems(study: Study) -> list[str]:
         return []
     lists = [study.seeds, *(grid.seeds for grid in study.grids if grid.seeds is not None)]
     reported = {seed for seeds in lists for seed in seed_list(seeds)}
-    found = seed_problems("tune.seeds", study.tune.seeds)
-    found += [
-        f"tune.seeds: {seed} is a seed of the study; search on others." for seed in study.tune.seeds if seed in reported
+    problems = seed_problems("tune.seeds", study.tune.seeds)
+    problems += [
+        f"tune.seeds: {seed} is a seed of the study; search on other seeds."
+        for seed in study.tune.seeds
+        if seed in reported
     ]
-    found += _without_validation(study)
-    found += unknown_entries("tune.partition", [study.tune.partition], study.partitions)
-    found += unknown_clients("tune.clients", [study.tune.clients], study)
+    problems += _without_validation(study)
+    problems += unknown_entries("tune.partition", [study.tune.partition], study.partitions)
+    problems += unknown_clients("tune.clients", [study.tune.clients], study)
     for index, search in enumerate(study.tune.searches):
         where = f"tune.searches[{index}]"
         for part in PARTS:
             for name, space in getattr(search, part).items():
-                found += [f"{where}.{part}.{name}: {problem}" for problem in _range_problems(space)]
+                problems += [f"{where}.{part}.{name}: {problem}" for problem in _range_problems(space)]
         for override in _extremes(search):
-            found += override_problems(study, where, override)
-    return list(dict.fromkeys(found))
+            problems += override_problems(study, where, override)
+    return list(dict.fromkeys(problems))
 
 
 def _without_validation(study: Study) -> list[str]:
-    found = []
+    problems = []
     for index, entry in enumerate(study.datasets):
         try:
             split = merged_protocol(study, entry).split
         except ValidationError:
             continue  # the checks of entries report this
         if split.kind != "public" and not split.val:
-            own = isinstance(entry.protocol.get("split"), dict) and "val" in entry.protocol["split"]
-            key = f"datasets[{index}].protocol.split.val" if own else "protocol.split.val"
-            found.append(f"tune: {key} is 0, so there is no validation score to choose by; give it a share.")
-    return found
+            in_entry = isinstance(entry.protocol.get("split"), dict) and "val" in entry.protocol["split"]
+            key = f"datasets[{index}].protocol.split.val" if in_entry else "protocol.split.val"
+            problems.append(f"tune: {key} is 0, so there is no validation score to select settings by; set it above 0.")
+    return problems
 
 
 def _range_problems(space: list[Any] | Range) -> list[str]:
-    found = []
+    problems = []
     if isinstance(space, Range) and space.low > space.high:
-        found.append(f"low {space.low} is above high {space.high}.")
+        problems.append(f"low {space.low} is above high {space.high}.")
     if isinstance(space, Range) and space.log and space.low <= 0:
-        found.append(f"low {space.low} has no logarithm; give a low above 0, or 'log: false'.")
-    return found
+        problems.append(f"low {space.low} has no logarithm; set low above 0, or 'log: false'.")
+    return problems
 
 
 def _extremes(search: Search) -> list[Override]:
     """Return overrides that together contain every listed value and both ends of every range."""
     spaces = [(part, name, _ends(space)) for part in PARTS for name, space in getattr(search, part).items()]
     selected = {key: getattr(search, key) for key in ("datasets", "backbones", "methods")}
-    found = []
-    for place in range(max((len(values) for *_, values in spaces), default=1)):
-        given: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    overrides = []
+    for position in range(max((len(values) for *_, values in spaces), default=1)):
+        settings: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
         for part, name, values in spaces:
-            given[part][name] = values[place % len(values)]
-        found.append(Override.model_validate({**selected, **given}))
-    return found
+            settings[part][name] = values[position % len(values)]
+        overrides.append(Override.model_validate({**selected, **settings}))
+    return overrides
 
 
 def _ends(space: list[Any] | Range) -> list[Any]:

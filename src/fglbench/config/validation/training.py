@@ -21,13 +21,13 @@ def training_of_entries(study: Study) -> list[str]:
     Returns:
         One sentence for each problem, with its key first.
     """
-    found: list[str] = []
+    problems: list[str] = []
     for key, entries in (("datasets", study.datasets), ("methods", study.methods), ("backbones", study.backbones)):
         for index, entry in enumerate(entries):
-            found += training_problems(study, f"{key}[{index}].training", entry.training)
+            problems += training_problems(study, f"{key}[{index}].training", entry.training)
             if key == "datasets":
-                found += _protocol_problems(study, f"{key}[{index}].protocol", entry)
-    return found
+                problems += _protocol_problems(study, f"{key}[{index}].protocol", entry)
+    return problems
 
 
 def training_problems(study: Study, where: str, values: dict[str, Any]) -> list[str]:
@@ -52,7 +52,10 @@ def _protocol_problems(study: Study, where: str, entry: Entry) -> list[str]:
     """Return the problems of the keys of `protocol` that a dataset changes."""
     common = [key for key in entry.protocol if key in Protocol.model_fields and key not in PROTOCOL]
     if common:
-        return [f"{where}.{key}: the same for all datasets; valid here: {', '.join(PROTOCOL)}." for key in common]
+        return [
+            f"{where}.{key}: this key is the same for all datasets; valid here: {', '.join(PROTOCOL)}."
+            for key in common
+        ]
     try:
         merged_protocol(study, entry)
     except ValidationError as error:

@@ -29,7 +29,7 @@ def unknown_names(where: str, wanted: Iterable[str] | None, known: Iterable[str]
 
 
 def duplicates(key: str, values: Sequence[Any], text: Callable[[Any], str]) -> list[str]:
-    """Return a problem for each value that a list holds more than once.
+    """Return a problem for each value that a list contains more than once.
 
     Args:
         key: key of the list.
@@ -54,8 +54,8 @@ def sentences(error: ValidationError, model: type[BaseModel], source: str, prefi
     Returns:
         One sentence for each error, "<source>: <key>: ...", without repetitions.
     """
-    found = [_sentence(finding, model, source, prefix) for finding in error.errors(include_url=False)]
-    return list(dict.fromkeys(found))
+    problems = [_sentence(finding, model, source, prefix) for finding in error.errors(include_url=False)]
+    return list(dict.fromkeys(problems))
 
 
 def key_path(location: tuple[int | str, ...], prefix: str = "") -> str:
@@ -84,13 +84,13 @@ def _sentence(finding: Any, model: type[BaseModel], source: str, prefix: str) ->
     where = f"{source}: {key_path(location, prefix)}"
     if kind == "extra_forbidden":
         parent = _model_at(model, location[:-1])
-        known = list(parent.model_fields) if parent else []
-        return f"{where}: unknown key. {suggest(location[-1], known)}" if known else f"{where}: unknown key."
+        keys = list(parent.model_fields) if parent else []
+        return f"{where}: unknown key. {suggest(location[-1], keys)}" if keys else f"{where}: unknown key."
     if kind == "missing":
         return f"{where}: is missing; {_description(model, location)}"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         number = int(float(value)) if kind == "int_type" and float(value).is_integer() else float(value)
-        return f"{where}: '{value}' is text to YAML, not a number. Write {number!r} without quotes."
+        return f"{where}: YAML reads '{value}' as text, not as a number. Write {number!r} without quotes."
     if kind == "literal_error":
         choices = [str(choice) for choice in _literals(model, location)]
         return f"{where}: '{value}' is not valid. {suggest(value, choices)}" if choices else f"{where}: '{value}'."
@@ -99,7 +99,9 @@ def _sentence(finding: Any, model: type[BaseModel], source: str, prefix: str) ->
     if kind in ("model_type", "model_attributes_type"):
         return f"{where}: {value!r} is neither a name nor a mapping of keys."
     if kind == "string_pattern_mismatch" and location and location[-1] == "results":
-        return f"{where}: '{value}' must be a folder below the working directory, of letters, digits and '._-/'."
+        return (
+            f"{where}: '{value}' must be a folder below the working directory, named with letters, digits and '._-/'."
+        )
     if kind == "too_short":
         return f"{where}: the list is empty; give at least one entry."
     message = finding["msg"].removeprefix("Value error, ")
@@ -123,9 +125,9 @@ def _field_at(model: type[BaseModel], location: tuple[int | str, ...]) -> Any:
     """Return the annotation of the field at a location, through lists and optional types."""
     annotation: Any = model
     for part in location:
-        found = _find_model(annotation)
-        if isinstance(part, str) and found is not None and part in found.model_fields:
-            annotation = found.model_fields[part].annotation
+        parent = _find_model(annotation)
+        if isinstance(part, str) and parent is not None and part in parent.model_fields:
+            annotation = parent.model_fields[part].annotation
     return annotation
 
 
@@ -136,7 +138,7 @@ def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[B
 def _find_model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _find_model(part))), None)
+    return next((inner for part in get_args(annotation) if (inner := _find_model(part))), None)
 
 
 def _literals(model: type[BaseModel], location: tuple[int | str, ...]) -> list[Any]:

@@ -39,8 +39,8 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
     """
     if settings.min_nodes * clients > graph.num_nodes:
         raise PartitionError(
-            f"{settings.min_nodes} nodes a client are more than the {graph.num_nodes} nodes of the graph; "
-            "lower min_nodes."
+            f"{settings.min_nodes} nodes per client are more than the {graph.num_nodes} nodes of the graph; lower "
+            "min_nodes or the number of clients."
         )
     reached = 0
     for number in range(1, settings.tries + 1):
@@ -54,7 +54,7 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
             return Assignment(parts_of(membership, clients), notes)
     raise PartitionError(
         f"with alpha {settings.alpha:g}, none of {settings.tries} draws gave every client {settings.min_nodes} nodes; "
-        f"the best left the smallest client {reached}. Raise alpha or tries, or lower min_nodes or the number of "
+        f"the smallest client had at most {reached}. Raise alpha or tries, or lower min_nodes or the number of "
         "clients."
     )
 

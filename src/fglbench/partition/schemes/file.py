@@ -45,12 +45,15 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
     """
     path = Path(settings.path)
     stored = read_partition(path)
-    if settings.sha256 is not None and (found := hash_file(path)) != settings.sha256:
-        raise PartitionError(f"{path} has the SHA-256 {found}, and {settings.sha256} was asked for. It was changed.")
+    if settings.sha256 is not None and (actual := hash_file(path)) != settings.sha256:
+        raise PartitionError(
+            f"{path} has the SHA-256 {actual}, and the setting sha256 expects {settings.sha256}. Put the expected file "
+            "there, or correct the setting."
+        )
     if clients != stored.clients:
-        raise PartitionError(f"{path} holds {stored.clients} clients; ask for {stored.clients}.")
+        raise PartitionError(f"{path} contains {stored.clients} clients; request {stored.clients}.")
     if stored.highest >= graph.num_nodes:
-        raise PartitionError(f"{path} names node {stored.highest}; the graph has the nodes 0 to {graph.num_nodes - 1}.")
+        raise PartitionError(f"{path} contains node {stored.highest}; the graph has nodes 0 to {graph.num_nodes - 1}.")
     roles = None
     if stored.role is not None:
         roles = np.zeros(graph.num_nodes, dtype=np.int8)

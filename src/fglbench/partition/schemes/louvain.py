@@ -36,9 +36,9 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
     Raises:
         PartitionError: the search crashed or exceeded the time limit.
     """
-    found, note = communities(graph, rng, settings)
+    membership, note = communities(graph, rng, settings)
     limit = graph.num_nodes // clients
-    pieces = cut(found, limit)
+    pieces = cut(membership, limit)
     return Assignment(deal(pieces, clients), [f"{note}; cut to at most {limit} nodes they are {len(pieces)} pieces."])
 
 
@@ -67,10 +67,10 @@ def deal(pieces: list[np.ndarray], clients: int) -> list[np.ndarray]:
     Returns:
         For each client its ascending node ids, int64.
     """
-    hands: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    by_client: list[list[np.ndarray]] = [[] for _ in range(clients)]
     heap = [(0, client) for client in range(clients)]
     for piece in pieces:
         size, client = heap[0]
-        hands[client].append(piece)
+        by_client[client].append(piece)
         heapq.heapreplace(heap, (size + len(piece), client))
-    return [np.sort(np.concatenate(hand)) for hand in hands]
+    return [np.sort(np.concatenate(assigned)) for assigned in by_client]

@@ -45,18 +45,18 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
     Raises:
         PartitionError: there are fewer communities than clients, or the search crashed or exceeded the time limit.
     """
-    found, note = communities(graph, rng, settings)
-    dealt = largest_first(nodes_of(found))
-    if len(dealt) < clients:
+    membership, note = communities(graph, rng, settings)
+    ordered = largest_first(nodes_of(membership))
+    if len(ordered) < clients:
         raise PartitionError(
-            f"Louvain found {len(dealt)} communities. Ask for at most as many clients, or raise the scheme's "
-            "'resolution'."
+            f"Louvain found {len(ordered)} communities for {clients} clients. Request at most {len(ordered)} clients, "
+            "or raise the scheme's 'resolution'."
         )
     owner = np.empty(graph.num_nodes, dtype=np.int64)
-    for number, nodes in enumerate(dealt):
+    for number, nodes in enumerate(ordered):
         owner[nodes] = number % clients
     parts, copies = with_neighbours(graph, owner, clients)
-    counts = np.bincount(np.arange(len(dealt)) % clients).tolist()
+    counts = np.bincount(np.arange(len(ordered)) % clients).tolist()
     owned = None if settings.between_copies else copies
     return Assignment(parts, [f"{note}, dealt in turn."], owned, communities=counts)
 

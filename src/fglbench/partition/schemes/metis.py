@@ -63,15 +63,15 @@ def compressed(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     problem = ""
     keys = rows * nodes + columns
     if rows.size and (graph.edges.min() < 0 or graph.edges.max() >= nodes):
-        problem = f"its edges name nodes {graph.edges.min()} to {graph.edges.max()} of {nodes}"
+        problem = f"its edges contain node ids {graph.edges.min()} to {graph.edges.max()}, and it has {nodes} nodes"
     elif (rows == columns).any():
-        problem = f"node {rows[rows == columns][0]} has an edge to itself"
+        problem = f"node {rows[rows == columns][0]} has a self-loop"
     elif (np.diff(keys) <= 0).any():
-        problem = "its edges are not sorted by row and column, or one is there twice"
+        problem = "its edges are not sorted by row and column, or an edge is repeated"
     elif not np.array_equal(np.sort(columns * nodes + rows), keys):
-        alone = np.setdiff1d(keys, columns * nodes + rows)
-        first = alone[0] // nodes, alone[0] % nodes
-        problem = f"it is not symmetric: {len(alone)} entries lack their reverse, the first {first[0]} -> {first[1]}"
+        unpaired = np.setdiff1d(keys, columns * nodes + rows)
+        first = unpaired[0] // nodes, unpaired[0] % nodes
+        problem = f"it is not symmetric: {len(unpaired)} entries lack their reverse, the first {first[0]} -> {first[1]}"
     if problem:
         raise PartitionError(f"METIS needs a canonical graph, but {problem}. Run the download stage again.")
     return np.searchsorted(rows, np.arange(nodes + 1)), columns

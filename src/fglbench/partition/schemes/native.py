@@ -33,8 +33,8 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
         PartitionError: the dataset defines no clients, or another number of clients.
     """
     if graph.clients is None:
-        raise PartitionError("the dataset does not come split into clients; take another scheme.")
-    there = int(graph.clients.max()) + 1
-    if clients != there:
-        raise PartitionError(f"the dataset comes split into {there} clients; ask for {there}.")
+        raise PartitionError("the dataset does not come split into clients; use another scheme.")
+    count = int(graph.clients.max()) + 1
+    if clients != count:
+        raise PartitionError(f"the dataset comes split into {count} clients; request {count}.")
     return Assignment(parts_of(graph.clients, clients))

@@ -30,5 +30,5 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
         PartitionError: more than one client is requested.
     """
     if clients != 1:
-        raise PartitionError("the whole graph goes to 1 client; take another scheme for more.")
+        raise PartitionError("the scheme 'whole' has exactly 1 client; use another scheme for more.")
     return Assignment([np.arange(graph.num_nodes, dtype=np.int64)])
