@@ -77,6 +77,19 @@ def test_a_cell_shown_in_several_columns_is_read_once(tmp_path):
     assert set(rows["scheme"]) == {"louvain"}
 
 
+def test_drawings_of_clients_of_different_sizes_are_read_once_per_split(tmp_path):
+    folder = records(tmp_path / "small", run_rows([0.8], label="Local"))
+    drawn = [
+        {"dataset": "Cora", "scheme": scheme, "clients": 2, "seed": 0, "split": "a", "client": client, "label": labels}
+        for scheme in ("louvain", "metis")
+        for client, labels in ((-1, [0, 1, 2]), (0, [0, 2]), (1, [1]))
+    ]
+    pd.DataFrame(drawn).to_parquet(folder / "drawings.parquet")
+    archive(folder, tmp_path / "published" / "small")
+    rows = load_archives([tmp_path / "published" / "small"]).drawings["a"]
+    assert [list(labels) for labels in rows["label"]] == [[0, 1, 2], [0, 2], [1]]
+
+
 def test_archived_weights_are_of_the_reading_that_they_were_archived_for():
     runs = pd.DataFrame({"metric": ["train_seconds", "selected_round"], "value": [9.0, 3.0]})
     weights = pd.DataFrame({"client": [0, 1], "weights": [[0.5, 0.5], [0.1, 0.9]], "round": 3})

@@ -16,7 +16,7 @@ from fglbench.workflow.plan import Plan
 from fglbench.workflow.resources import download_mb, download_min
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
-from fglbench.records.study import FRAMES
+from fglbench.records.study import FRAMES, STUDY as STUDY_FILE
 from fglbench.stages.failures import FORCED, told
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
@@ -132,7 +132,7 @@ def wanted(study):
 def study_files(study):
     """Return the paths of a study's records, tables, figures and report, of their checksums and the MLflow import."""
     names = {
-        "studies": [*(f"{name}.parquet" for name in FRAMES), "study.json"],
+        "studies": [*(f"{name}.parquet" for name in FRAMES), STUDY_FILE],
         "tables": table_files(STUDY_SPECS[study]),
         "figures": figure_files(STUDY_SPECS[study]),
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fglbench.commands import places
 from fglbench.errors import StorageError
+from fglbench.records.study import STUDY
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def _folder(args: argparse.Namespace) -> Path:
     try:
         return places.records_of(args.study, records)
     except StorageError as error:
-        if (Path(args.study) / "study.json").exists():
+        if (Path(args.study) / STUDY).exists():
             return Path(args.study)
         raise StorageError(f"{error} Or name a folder with a study.json.") from None
 

@@ -71,6 +71,7 @@ def _print_dataset(args: argparse.Namespace) -> None:
     from fglbench.config.expand import dataset_part
     from fglbench.config.schema import Entry
     from fglbench.datasets.card import format_card, format_row
+    from fglbench.records.graph import GRAPH_CARD
     from fglbench.stages.download import download, stored_card
 
     spec, mirror = catalogue.get(args.name), mirror_folder(args.mirror)
@@ -82,7 +83,7 @@ def _print_dataset(args: argparse.Namespace) -> None:
     if card is None and not args.download:
         if spec.needs_files and mirror is None:
             stale = f"the files in {folder} are damaged or of another version"
-            why = stale if (folder / "graph.json").exists() else f"the dataset is not in {folder}"
+            why = stale if (folder / GRAPH_CARD).exists() else f"the dataset is not in {folder}"
             print(f"The numbers of its graph are unknown: {why}, and there is no mirror. --download fetches the data.")
             return
         if reason := why_unavailable(spec, mirror, may_download=False):

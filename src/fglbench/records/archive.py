@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fglbench.errors import StorageError
 from fglbench.records.metrics import EVALUATE_VERSION
-from fglbench.records.study import FRAMES, STUDY, read_study
+from fglbench.records.study import FIELDS, FRAMES, PROBLEM, STUDY, read_study
 from fglbench.storage import read_json, replacing_directory, write_json
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def _first_placement(frame: "pd.DataFrame", key: str) -> "dict[str, pd.DataFrame
     """Return the rows of every key in its first placement; a centralised cell has placements in several columns."""
     if key not in frame:
         return {}
-    place = ["dataset", "scheme", "clients", *(name for name in ("method", "backbone", "label") if name in frame)]
-    first = frame.groupby(key, sort=False)[place].transform("first")
-    kept = frame[(frame[place] == first).all(axis=1)]
+    # The columns of a split are not those of a cell: the `label` of a drawing is an array of classes.
+    coordinates = [name for name in (FIELDS if key == "cell" else PROBLEM) if name in frame]
+    first = frame.groupby(key, sort=False)[coordinates].transform("first")
+    kept = frame[(frame[coordinates] == first).all(axis=1)]
     return {str(value): rows for value, rows in kept.groupby(key, sort=False)}
