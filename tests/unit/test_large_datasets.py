@@ -128,7 +128,11 @@ def test_files_with_an_address_each_are_downloaded(monkeypatch: pytest.MonkeyPat
     [
         ("feats.npy", b"<html>quota</html>", r"feats\.npy cannot be read"),
         ("adj_full.npz", b"<html>quota</html>", r"adj_full\.npz cannot be read"),
-        ("role.json", b'{"tr": [0, 99], "va": [1], "te": [2]}', "node id 99; the graph has the nodes 0 to 39"),
+        (
+            "role.json",
+            b'{"tr": [0, 99], "va": [1], "te": [2]}',
+            "a file contains the node id 99; the graph has the nodes 0 to 39",
+        ),
         ("role.json", b'{"tr": [0', r"role\.json cannot be read"),
     ],
 )

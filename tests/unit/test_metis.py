@@ -100,7 +100,7 @@ def test_input_that_would_crash_is_refused_before_the_call(monkeypatch, pairs, m
     ("harm", "kind", "message"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", PartitionError, "METIS was ended by SIGSEGV"),
-        ("os._exit(1)", PartitionError, "METIS ended with exit status 1. Take"),
+        ("os._exit(1)", PartitionError, "METIS ended with exit status 1. Use other"),
         ("os._exit(0)", PartitionError, "METIS ended with exit status 0"),
         ("time.sleep(60)", PartitionError, "METIS did not finish within 2 s"),
         ("raise ValueError('MemoryError')", PartitionError, r"exit status 1 \(ValueError: MemoryError\). Use other"),

@@ -76,7 +76,7 @@ def test_a_failed_folder_leaves_the_old_one_and_no_other(tmp_path):
 
 
 def test_objects_are_neither_written_nor_read(tmp_path):
-    with pytest.raises(StorageError, match="'a' holds Python objects"):
+    with pytest.raises(StorageError, match="'a' contains Python objects"):
         write_npz(tmp_path / "x.npz", {"a": np.array([object()])})
     assert not (tmp_path / "x.npz").exists()
     np.save(tmp_path / "evil.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)

@@ -125,5 +125,5 @@ def test_what_is_no_such_file_is_refused() -> None:
         read_tensors(rewritten({"x": torch.ones(3)}, **{"0": bytes(4)}))
     with pytest.raises(pickle.UnpicklingError, match="unknown kind"):
         read_tensors(saved({"x": torch.ones(3, dtype=torch.bfloat16)}))
-    with pytest.raises(ValueError, match="two tensors 'x'"):
+    with pytest.raises(ValueError, match="two tensors with the name 'x'"):
         read_tensors(saved([{"x": torch.ones(3)}, {"x": torch.ones(2)}]))

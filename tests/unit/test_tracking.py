@@ -254,7 +254,7 @@ def test_a_store_that_moved_with_its_project_keeps_its_artifacts(
     done = import_(Path("results"))
     assert (done["imported"], done["superseded"], done["kept"]) == (1, 0, 3)
     assert (
-        "the project has moved: 3 runs find their artifacts in results/tracking/artifacts again"
+        "the project has moved: the artifacts of 3 runs are now read from results/tracking/artifacts"
         in capsys.readouterr().out
     )
     runs = stored(moved / "results")

@@ -47,13 +47,14 @@ def scores(
         return flat.reshape(clients, len(classes))
 
     right = actual == guessed
-    hits, true, said = count(owner[right], actual[right]), count(owner, actual), count(owner, guessed)
+    hits, true = count(owner[right], actual[right]), count(owner, actual)
+    predictions = count(owner, guessed)
     nodes = true.sum(axis=1)
     accuracy = [_ratio(int(h), int(n)) for h, n in zip(hits.sum(axis=1), nodes, strict=True)]
-    f1 = [_macro_f1(*rows) if n else None for *rows, n in zip(hits, true, said, nodes, strict=True)]
+    f1 = [_macro_f1(*rows) if n else None for *rows, n in zip(hits, true, predictions, nodes, strict=True)]
     total = int(nodes.sum())
     pooled_accuracy = _ratio(int(hits.sum()), total)
-    pooled_f1 = _macro_f1(hits.sum(axis=0), true.sum(axis=0), said.sum(axis=0)) if total else None
+    pooled_f1 = _macro_f1(hits.sum(axis=0), true.sum(axis=0), predictions.sum(axis=0)) if total else None
     node_accuracy, node_f1 = {}, {}
     if share is not None:
         part = share[scored]
@@ -115,9 +116,9 @@ def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _macro_f1(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> float:
-    present = (true + said) > 0
-    f1 = 2 * hits[present] / (true[present] + said[present])
+def _macro_f1(hits: np.ndarray, true: np.ndarray, predictions: np.ndarray) -> float:
+    present = (true + predictions) > 0
+    f1 = 2 * hits[present] / (true[present] + predictions[present])
     return math.fsum(f1.tolist()) / len(f1)
 
 

@@ -70,7 +70,7 @@ def quantity(metric: str, percent: bool | None = None, better: str | None = None
     Returns:
         How to print it.
     """
-    known = QUANTITIES.get(metric, Quantity(metric.replace("_", " "), "", 1.0, None))
-    if percent is not None and percent != (known.unit == "%"):
-        known = known._replace(unit="%" if percent else "", scale=100.0 if percent else 1.0)
-    return known._replace(better=better) if better else known
+    result = QUANTITIES.get(metric, Quantity(metric.replace("_", " "), "", 1.0, None))
+    if percent is not None and percent != (result.unit == "%"):
+        result = result._replace(unit="%" if percent else "", scale=100.0 if percent else 1.0)
+    return result._replace(better=better) if better else result

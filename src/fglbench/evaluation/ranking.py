@@ -35,21 +35,21 @@ def ranking_scores(
     """
     scored = np.asarray(tested, dtype=bool) & (labels >= 0)
     rows = [start + np.flatnonzero(scored[start:stop]) for start, stop in pairwise(ptr)]
-    everyone = np.flatnonzero(scored)
+    all_rows = np.flatnonzero(scored)
     logs = log_softmax(outputs.astype(np.float64), axis=1) if outputs.ndim == 2 else None
     ranked = outputs.reshape(-1, 1) if logs is None else np.exp(logs)
 
-    def over(value: Callable[[np.ndarray, np.ndarray | None], float | None]) -> dict[str, Any]:
-        entry = means(value(everyone, None), [value(own, None) for own in rows], len(everyone))
-        return entry if share is None else entry | {"node_mean": value(everyone, share[everyone])}
+    def entry_of(value: Callable[[np.ndarray, np.ndarray | None], float | None]) -> dict[str, Any]:
+        entry = means(value(all_rows, None), [value(part, None) for part in rows], len(all_rows))
+        return entry if share is None else entry | {"node_mean": value(all_rows, share[all_rows])}
 
-    found = {
-        "auc": over(lambda own, weights: _auc(ranked[own], labels[own], weights)),
-        "ap": over(lambda own, weights: _average_precision(ranked[own], labels[own], weights)),
+    entries = {
+        "auc": entry_of(lambda part, weights: _auc(ranked[part], labels[part], weights)),
+        "ap": entry_of(lambda part, weights: _average_precision(ranked[part], labels[part], weights)),
     }
     if logs is not None:
-        found["loss"] = over(lambda own, weights: _loss(logs[own, labels[own]], weights))
-    return found
+        entries["loss"] = entry_of(lambda part, weights: _loss(logs[part, labels[part]], weights))
+    return entries
 
 
 def auc_of_clients(scores: np.ndarray, positive: np.ndarray, client: np.ndarray, clients: int) -> np.ndarray:
@@ -69,15 +69,15 @@ def auc_of_clients(scores: np.ndarray, positive: np.ndarray, client: np.ndarray,
     """
     order = np.lexsort((scores, client))
     scores, positive, client = scores[order], positive[order], client[order]
-    alike = np.cumsum(np.append(True, scores[1:] != scores[:-1])[: len(scores)]) * clients + client
-    _, tie, sizes = np.unique(alike, return_inverse=True, return_counts=True)
+    tie_ids = np.cumsum(np.append(True, scores[1:] != scores[:-1])[: len(scores)]) * clients + client
+    _, tie, sizes = np.unique(tie_ids, return_inverse=True, return_counts=True)
     rank = (np.cumsum(sizes) - (sizes - 1) / 2)[tie]  # tied rows share a mean rank; from 1 over all clients
     rows = np.bincount(client, minlength=clients)
     ones = np.bincount(client, positive, minlength=clients)
     sums = np.bincount(client, rank * positive, minlength=clients) - ones * (np.cumsum(rows) - rows)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (sums - ones * (ones + 1) / 2) / (ones * (rows - ones))
-    return np.where(np.bincount(client, np.isnan(scores), minlength=clients) > 0, np.nan, found)
+        auc = (sums - ones * (ones + 1) / 2) / (ones * (rows - ones))
+    return np.where(np.bincount(client, np.isnan(scores), minlength=clients) > 0, np.nan, auc)
 
 
 def _loss(log_probabilities: np.ndarray, weights: np.ndarray | None) -> float | None:

@@ -42,7 +42,7 @@ def summarise(values: Sequence[float]) -> Summary:
     """
     numbers = [float(value) for value in values]
     if not numbers or not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"a mean needs finite values, got {numbers}")
+        raise ValueError(f"a mean requires at least one value and only finite values, got {numbers}")
     mean = math.fsum(numbers) / len(numbers)
     if len(numbers) == 1:
         return Summary(mean, None, 1)
@@ -116,10 +116,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
         The adjusted p-values, in the order of `p_values`.
     """
     adjusted = [1.0] * len(p_values)
-    so_far = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        so_far = max(so_far, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = so_far
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -134,11 +134,12 @@ def pooled_deviation(deviations: Sequence[tuple[float | None, int | None]]) -> f
     Returns:
         The pooled deviation; 0 if no pair is left.
     """
-    known = [(std, n) for std, n in deviations if std is not None and n != 1]
-    if not known:
+    pairs = [(std, n) for std, n in deviations if std is not None and n != 1]
+    if not pairs:
         return 0.0
-    weights = [1 if any(n is None for _, n in known) else int(n or 0) - 1 for _, n in known]
-    return math.sqrt(sum(w * std**2 for w, (std, _) in zip(weights, known, strict=True)) / sum(weights))
+    equal_weights = any(n is None for _, n in pairs)
+    weights = [1 if equal_weights else int(n or 0) - 1 for _, n in pairs]
+    return math.sqrt(sum(w * std**2 for w, (std, _) in zip(weights, pairs, strict=True)) / sum(weights))
 
 
 def ranks(values: np.ndarray, better: str) -> np.ndarray:
@@ -167,8 +168,8 @@ def mean_ranks(values: np.ndarray, datasets: Sequence[str], better: str) -> np.n
     Returns:
         [datasets, methods] float64, datasets in alphabetical order.
     """
-    found, of = ranks(values, better), np.array(datasets)
-    return np.array([found[of == dataset].mean(axis=0) for dataset in sorted(set(datasets))])
+    by_column, dataset_of = ranks(values, better), np.array(datasets)
+    return np.array([by_column[dataset_of == dataset].mean(axis=0) for dataset in sorted(set(datasets))])
 
 
 def friedman(values: np.ndarray) -> tuple[float, float] | None:
@@ -242,36 +243,36 @@ class AverageRanks:
     """Average ranks of methods over the columns in which all of them have a number.
 
     Attributes:
-        order: (method, average rank), best first.
+        order: (method, average rank), best first, methods with equal ranks sorted.
         columns: number of these columns.
         datasets: number of their datasets; each counts once.
         critical_difference: Nemenyi's at 5 %; None for a single dataset, whose columns are not independent.
         friedman_p: p-value of Friedman's test; None if it does not apply.
     """
 
-    order: list[tuple[str, float]]
+    order: list[tuple[Any, float]]
     columns: int
     datasets: int
     critical_difference: float | None
     friedman_p: float | None
 
 
-def average_ranks(scores: Mapping[str, Mapping[tuple[Any, ...], float | None]], better: str) -> AverageRanks | None:
+def average_ranks(scores: Mapping[Any, Mapping[Any, float | None]], better: str) -> AverageRanks | None:
     """Rank methods over the columns that all of them share.
 
     Args:
-        scores: by method and column the score; None where the method has none. A column is a tuple that begins with its
-            dataset.
+        scores: by method and column the score; None where the method has none. A method is a name or a tuple of names;
+            a column is a tuple that begins with its dataset.
         better: "higher" or "lower".
 
     Returns:
         The average ranks; None for fewer than two methods or two shared columns.
     """
-    columns = {column for known in scores.values() for column in known}
-    shared = sorted((c for c in columns if all(known.get(c) is not None for known in scores.values())), key=str)
+    columns = {column for row in scores.values() for column in row}
+    shared = sorted((c for c in columns if all(row.get(c) is not None for row in scores.values())), key=str)
     if len(scores) < 2 or len(shared) < 2:
         return None
-    values = np.array([[known[column] for known in scores.values()] for column in shared], dtype=float)
+    values = np.array([[row[column] for row in scores.values()] for column in shared], dtype=float)
     by_dataset = mean_ranks(values, [str(column[0]) for column in shared], better)
     pairs = sorted(zip(by_dataset.mean(axis=0).tolist(), scores, strict=True))
     order, datasets = [(name, rank) for rank, name in pairs], len(by_dataset)

@@ -26,7 +26,7 @@ GLOBAL_TESTS = {
     "whole": "Global test: each client's model on the test nodes of all clients, in the whole graph",
     "held_out": "Global test: each client's model on the graph of the nodes held out from all clients",
 }
-SAID = ("reading", "mean", "logits")
+OMITTED = ("reading", "mean", "logits")
 OF_RATIOS = ("split.train", "split.val", "split.test", "split.stratify")
 
 
@@ -50,16 +50,17 @@ def caption(
     datasets = list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place))
     of_runs = spec["metric"] in OF_RUNS
     split = spec.get("split", "test").replace("_", " ")
-    what = unit.title if of_runs else f"{split} {unit.title}"
-    sentences = [f"{what[:1].upper()}{what[1:]}{f' in {unit.unit}' if unit.unit else ''}: {shows or spread(flat)}"]
+    name = unit.title if of_runs else f"{split} {unit.title}"
+    in_unit = f" in {unit.unit}" if unit.unit else ""
+    sentences = [f"{name[:1].upper()}{name[1:]}{in_unit}: {shows or spread(flat)}"]
     if not of_runs:
         if split == "global test":
             sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
-        words = [
+        templates = [
             *_readings(study, spec.get("reading", "val"), datasets),
             _mean(study, spec.get("mean", "pooled"), datasets),
         ]
-        sentences += [text.replace("{targets}", spec.get("targets", "nodes")) for text in words]
+        sentences += [text.replace("{targets}", spec.get("targets", "nodes")) for text in templates]
     devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
@@ -70,13 +71,10 @@ def caption(
         direction = "highest" if unit.better == "higher" else "lowest"
         sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
         if central := list(dict.fromkeys(cell.place["label"] for cell in flat if cell.place.get("centralised"))):
-            who = _listed(central)
-            does = (
-                "train on the whole graph in one place and are"
-                if len(central) > 1
-                else ("trains on the whole graph in one place and is")
-            )
-            sentences.append(f"{who[:1].upper()}{who[1:]} {does} not marked")
+            subject = _listed(central)
+            train, are = ("train", "are") if len(central) > 1 else ("trains", "is")
+            sentence = f"{subject} {train} on the whole graph in one place and {are} not marked"
+            sentences.append(f"{sentence[:1].upper()}{sentence[1:]}")
     return [f"{sentence}." for sentence in sentences]
 
 
@@ -92,37 +90,38 @@ def _protocols(study: StudyRecord, datasets: list[str]) -> list[str]:
     The reading and the client mean are left out because each table chooses its own; `logits` is left out as well.
     Ratios are left out if the split does not use ratios.
     """
-    own, common = study.settings.get("protocols") or {}, study.settings.get("protocol") or {}
-    found: dict[str, list[str]] = {}
+    by_dataset, common = study.settings.get("protocols") or {}, study.settings.get("protocol") or {}
+    protocols: dict[str, list[str]] = {}
     for dataset in datasets or [""]:
-        values = flattened(own.get(dataset, common))
-        unsaid = SAID if ("split.kind", "ratios") in values else (*SAID, *OF_RATIOS)
-        text = ", ".join(f"{name.removesuffix('.name')} {value}" for name, value in values if name not in unsaid)
-        found.setdefault(text, []).append(dataset)
-    if len(found) == 1:
-        return [f"Protocol: {text}" for text in found if text]
-    return [f"Protocol of {', '.join(names)}: {text}" for text, names in found.items()]
+        values = flattened(by_dataset.get(dataset, common))
+        omitted = OMITTED if ("split.kind", "ratios") in values else (*OMITTED, *OF_RATIOS)
+        text = ", ".join(f"{name.removesuffix('.name')} {value}" for name, value in values if name not in omitted)
+        protocols.setdefault(text, []).append(dataset)
+    if len(protocols) == 1:
+        return [f"Protocol: {text}" for text in protocols if text]
+    return [f"Protocol of {', '.join(names)}: {text}" for text, names in protocols.items()]
 
 
 def _training(study: StudyRecord, cells: list[TableCell]) -> list[str]:
     """Return the training settings that the table's datasets, backbones and methods change from those of the study."""
     common = study.settings.get("training") or {}
-    found = []
+    sentences = []
     for axis, kind in (("dataset", "datasets"), ("backbone", "backbones"), ("label", "methods")):
         entries = (study.settings.get("settings") or {}).get(kind) or []
-        here = {cell.place[axis] for cell in cells if cell.place}
-        who: dict[str, list[str]] = {}
+        shown = {cell.place[axis] for cell in cells if cell.place}
+        labels_by_changes: dict[str, list[str]] = {}
         for label, entry in zip(study.order.get(axis) or [], entries, strict=False):
-            own = [
+            changes = [
                 f"{name} {value}" + (f" (not {common[name]})" if common[name] is not None else "")
                 for name, value in (entry.get("training") or {}).items()
                 if name in common and value != common[name]
             ]
-            if own and label in here:
-                who.setdefault(", ".join(own), []).append(label)
-        parts = [f"{_listed(labels)} with {changes}" for changes, labels in who.items()]
-        found += [f"Training differs by {'method' if axis == 'label' else axis}: {'; '.join(parts)}"] if parts else []
-    return found
+            if changes and label in shown:
+                labels_by_changes.setdefault(", ".join(changes), []).append(label)
+        parts = [f"{_listed(labels)} with {text}" for text, labels in labels_by_changes.items()]
+        if parts:
+            sentences.append(f"Training differs by {'method' if axis == 'label' else axis}: {'; '.join(parts)}")
+    return sentences
 
 
 def _listed(names: list[str]) -> str:

@@ -70,18 +70,20 @@ def compare(
         ConfigError: as `tables.build_table` and `reference.printed_numbers`.
     """
     cells = own_cells(study, spec) if cells is None else cells
-    rows = []
     labels = (spec.get("where") or {}).get("label")
-    places = [own for own in own_places(study) if labels is None or own[0]["label"] in as_list(labels)]
+    places = [
+        (place, names) for place, names in own_places(study) if labels is None or place["label"] in as_list(labels)
+    ]
+    rows = []
     for number in printed_numbers(study, spec, reference):
-        found = _matching(number, cells, study, spec["reference"])
-        rows += [_comparison(cell.place, cell, number) for cell in found]
-        if not found:
-            nothing = TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
-            rows.append(_comparison(_place_of(number, study, places), nothing, number))
+        matching = _matching(number, cells, study, spec["reference"])
+        rows += [_comparison(cell.place, cell, number) for cell in matching]
+        if not matching:
+            missing = TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
+            rows.append(_comparison(_place_of(number, study, places), missing, number))
     fields = [*spec["columns"], *spec["rows"]]
     keys = [tuple(row.place[name] for name in fields) for row in rows]
-    position = {key: place for place, key in enumerate(ordered(keys, fields, study.order))}
+    position = {key: index for index, key in enumerate(ordered(keys, fields, study.order))}
     return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: position[pair[0]])]
 
 
@@ -102,21 +104,25 @@ def own_cells(study: StudyRecord, spec: Mapping[str, Any]) -> list[TableCell]:
     return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.place]
 
 
-def _matching(number: Printed, cells: list[TableCell], study: StudyRecord, wish: Mapping[str, Any]) -> list[TableCell]:
+def _matching(
+    number: Printed, cells: list[TableCell], study: StudyRecord, reference_spec: Mapping[str, Any]
+) -> list[TableCell]:
     def name(cell: TableCell, field: str) -> Any:
         return study.name(field, cell.place[field])
 
-    same = [
+    candidates = [
         cell
         for cell in cells
-        if number.dataset in (name(cell, "dataset"), base_dataset(name(cell, "dataset"), wish))
+        if number.dataset in (name(cell, "dataset"), base_dataset(name(cell, "dataset"), reference_spec))
         and number.names == named_by(study, cell.place)
     ]
     exact = [
-        cell for cell in same if (number.partition, number.clients) == (name(cell, "scheme"), cell.place["clients"])
+        cell
+        for cell in candidates
+        if (number.partition, number.clients) == (name(cell, "scheme"), cell.place["clients"])
     ]
     # One centralised run appears in every column, so any of its cells can be compared.
-    return exact or (same[:1] if number.method in study.centralised else [])
+    return exact or (candidates[:1] if number.method in study.centralised else [])
 
 
 def _place_of(
@@ -164,12 +170,12 @@ def summary(rows: list[Comparison]) -> str:
     Returns:
         One sentence with a full stop.
     """
-    found = Counter(row.verdict for row in rows)
-    said = [verdict for verdict in VERDICTS if found[verdict] or verdict != "no number"]
-    counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in said)
+    numbers = Counter(row.verdict for row in rows)
+    verdicts = [verdict for verdict in VERDICTS if numbers[verdict] or verdict != "no number"]
+    counts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in verdicts)
     distance = median_distance(rows)
     middle = "" if distance is None else f"; median absolute difference {distance:.1f} points"
-    without = f"; {found['']} where the paper prints no number" if found[""] else ""
+    without = f"; {numbers['']} where the paper prints no number" if numbers[""] else ""
     return f"{len(rows)} printed: {counts}{without}{middle}."
 
 

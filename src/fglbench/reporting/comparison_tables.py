@@ -57,14 +57,14 @@ def comparison_sheet(study: StudyRecord, spec: Mapping[str, Any], reference: pd.
     Raises:
         ConfigError: as `compare.compare`.
     """
-    own = own_cells(study, spec)
-    rows = compare(study, spec, reference, own)
+    cells = own_cells(study, spec)
+    rows = compare(study, spec, reference, cells)
     paper = next(iter(reference["paper"]), "the paper")
     return Sheet(
-        table=_matrix(study, spec, own, rows, paper),
+        table=_matrix(study, spec, cells, rows, paper),
         above=_by_column(spec, rows),
         picture=_picture(spec, rows),
-        folded=_numbers(spec, own, rows),
+        folded=_numbers(spec, cells, rows),
     )
 
 
@@ -83,11 +83,11 @@ def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
 
         return png(scatter([Point._make(point) for point in points], quantity(spec["metric"])))
 
-    words = (
+    caption = (
         "Ours against printed, a point for each number. Hollow ones are unstable; the others match within "
         f"{TOLERANCE_POINTS:g} points (dark band) and never beyond {MOST_TOLERANCE_POINTS:g} (light band)."
     )
-    return Picture(draw, words) if points else None
+    return Picture(draw, caption) if points else None
 
 
 def _problem_fields(spec: Mapping[str, Any]) -> list[str]:
@@ -112,18 +112,18 @@ def _by_column(spec: Mapping[str, Any], rows: list[Comparison]) -> Table:
     fields = _problem_fields(spec)
     occurring = {row.verdict for row in rows}
     verdicts = [verdict for verdict in VERDICTS if verdict in ALWAYS_COUNTED or verdict in occurring]
-    backbones = list(_grouped(rows, ["backbone"]))
+    backbones = list(dict.fromkeys(row.place["backbone"] for row in rows))
     lines: list[tuple[str, ...]] = []
     cells: list[list[TableCell]] = []
     for key, members in _grouped(rows, fields).items():
-        found, distance = Counter(row.verdict for row in members), median_distance(members)
-        texts = [str(len(members)), *(str(found[verdict]) for verdict in verdicts)]
+        numbers, distance = Counter(row.verdict for row in members), median_distance(members)
+        texts = [str(len(members)), *(str(numbers[verdict]) for verdict in verdicts)]
         texts.append("–" if distance is None else f"{distance:.1f}")
-        texts += [_order([row for row in members if (row.place["backbone"],) == own]) for own in backbones]
+        texts += [_order([row for row in members if row.place["backbone"] == backbone]) for backbone in backbones]
         lines.append((titled(fields, key),))
         cells.append([TableCell(text=text) for text in texts])
     heads = ["printed", *verdicts, "median difference"]
-    heads += [f"order, {name}" if len(backbones) > 1 else "order" for (name,) in backbones]
+    heads += [f"order, {name}" if len(backbones) > 1 else "order" for name in backbones]
     return Table(
         name=f"{spec['name']}-compared-columns",
         title=_title(spec, "agreement with print"),
@@ -143,40 +143,42 @@ def _by_column(spec: Mapping[str, Any], rows: list[Comparison]) -> Table:
 
 
 def _order(rows: list[Comparison]) -> str:
-    found = order_agreement(rows)
-    if found is None:
+    agreement = order_agreement(rows)
+    if agreement is None:
         return "–"
-    return f"{found.spearman:.2f} / {found.kendall:.2f} ({found.n})".replace("-", "−")
+    return f"{agreement.spearman:.2f} / {agreement.kendall:.2f} ({agreement.n})".replace("-", "−")
 
 
 def _matrix(
-    study: StudyRecord, spec: Mapping[str, Any], own: list[TableCell], rows: list[Comparison], paper: str
+    study: StudyRecord, spec: Mapping[str, Any], ours: list[TableCell], rows: list[Comparison], paper: str
 ) -> Table:
     """Build the table of ours / printed in the study's layout; its CSV has one record per comparison."""
-    axes, digits = (list(spec["rows"]), list(spec["columns"])), spec.get("digits", 1)
-    compared, alone = _grouped(rows, [*axes[0], *axes[1]]), {}
-    for cell in own:
-        alone[tuple(cell.place[name] for name in (*axes[0], *axes[1]))] = cell
-    split, known = len(axes[0]), [*compared, *alone]
-    lines = ordered([key[:split] for key in known], axes[0], study.order)
-    heads = ordered([key[split:] for key in known], axes[1], study.order)
-    cells = [[_pair(compared.get(a + b, []), alone.get(a + b), digits) for b in heads] for a in lines]
+    row_fields, column_fields = list(spec["rows"]), list(spec["columns"])
+    fields = [*row_fields, *column_fields]
+    compared = _grouped(rows, fields)
+    recorded = {tuple(cell.place[name] for name in fields): cell for cell in ours}
+    keys, split, digits = [*compared, *recorded], len(row_fields), spec.get("digits", 1)
+    lines = ordered([key[:split] for key in keys], row_fields, study.order)
+    heads = ordered([key[split:] for key in keys], column_fields, study.order)
+    cells = [
+        [_pair(compared.get(line + head, []), recorded.get(line + head), digits) for head in heads] for line in lines
+    ]
     signs = {cell.mark for row in cells for cell in row}
     legend = [(sign, MEANINGS[verdict]) for verdict, sign in SIGNS.items() if sign in signs]
     if any("/ –" in cell.text for row in cells for cell in row):
         legend.append(("–", "not printed"))
-    what = f"ours / printed in table {spec['reference']['table']} of {paper}, means"
+    content = f"ours / printed in table {spec['reference']['table']} of {paper}, means"
     return Table(
         name=f"{spec['name']}-compared",
         title=_title(spec, "ours and printed"),
         caption=[
-            *captions.caption(study, spec, quantity(spec["metric"]), [own], what),
+            *captions.caption(study, spec, quantity(spec["metric"]), [ours], content),
             *RULES,
         ],
-        row_fields=field_titles(axes[0]),
-        rows=[tuple(map(shown, axes[0], key)) for key in lines],
-        column_fields=axes[1],
-        columns=[tuple(map(shown, axes[1], key)) for key in heads],
+        row_fields=field_titles(row_fields),
+        rows=[tuple(map(shown, row_fields, key)) for key in lines],
+        column_fields=column_fields,
+        columns=[tuple(map(shown, column_fields, key)) for key in heads],
         cells=cells,
         legend=[*legend, *captions.legend(cells)],
         notes=[],
@@ -184,21 +186,21 @@ def _matrix(
     )
 
 
-def _pair(rows: list[Comparison], alone: TableCell | None, digits: int) -> TableCell:
+def _pair(rows: list[Comparison], recorded: TableCell | None, digits: int) -> TableCell:
     """Return one cell of the matrix: our number and the printed numbers, with the sign of their common verdict.
 
     Args:
         rows: the comparisons of this cell.
-        alone: our cell without a printed number; None if there is none.
+        recorded: our cell, used if `rows` is empty; None if there is none.
         digits: decimals.
     """
-    ours = rows[0].ours if rows else alone or TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
-    left = ours.text if ours.mean is None else f"{ours.mean:.{digits}f}"
-    right = "; ".join(_theirs(replace(row.printed, std=None), digits) for row in rows) or "–"
+    ours = rows[0].ours if rows else recorded or TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
+    our_text = ours.text if ours.mean is None else f"{ours.mean:.{digits}f}"
+    their_text = "; ".join(_theirs(replace(row.printed, std=None), digits) for row in rows) or "–"
     verdicts = {row.verdict for row in rows}
     verdict = verdicts.pop() if len(verdicts) == 1 else ""
     tone = verdict if verdict in SIGNS else ""
-    return replace(ours, text=f"{left} / {right}", mark=SIGNS.get(verdict, ""), tone=tone)
+    return replace(ours, text=f"{our_text} / {their_text}", mark=SIGNS.get(verdict, ""), tone=tone)
 
 
 def _theirs(number: Printed, digits: int) -> str:
@@ -206,7 +208,7 @@ def _theirs(number: Printed, digits: int) -> str:
     return number.note or "no number" if number.value is None else printed(number.value, number.std, digits)
 
 
-def _numbers(spec: Mapping[str, Any], own: list[TableCell], rows: list[Comparison]) -> Table:
+def _numbers(spec: Mapping[str, Any], ours: list[TableCell], rows: list[Comparison]) -> Table:
     """Build the table with one row for each printed number."""
     names = [*spec["columns"], *spec["rows"]]
     footnotes: list[str] = []
@@ -214,14 +216,14 @@ def _numbers(spec: Mapping[str, Any], own: list[TableCell], rows: list[Compariso
     return Table(
         name=f"{spec['name']}-compared-numbers",
         title=_title(spec, "every printed number"),
-        caption=[f"Ours: {captions.spread(own)}.", "Difference in points, ours minus printed."],
+        caption=[f"Ours: {captions.spread(ours)}.", "Difference in points, ours minus printed."],
         row_fields=field_titles(names),
         rows=[tuple(shown(name, row.place[name]) for name in names) for row in rows],
         column_fields=["value"],
         columns=[("ours",), ("printed",), ("difference",), ("verdict",)],
         cells=cells,
         legend=captions.legend(cells),
-        notes=[f"[{place}] {text}" for place, text in enumerate(footnotes, start=1)],
+        notes=[f"[{number}] {text}" for number, text in enumerate(footnotes, start=1)],
         data=[],
     )
 

@@ -32,11 +32,12 @@ def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.Dat
     recorded: dict[str, dict[str, int]] = study.settings["sizes"]
     labels = ordered([(label,) for label in recorded], ["dataset"], study.order)
     sizes = {label: _texts(recorded[label]) | _protocol(study, label) for (label,) in labels}
-    wish = spec.get("reference") or {}
-    printed = _printed(reference, wish) if reference is not None else {}
-    names = {label: _printed_name(str(study.name("dataset", label)), wish, printed) for label in sizes}
+    reference_spec = spec.get("reference") or {}
+    printed = _printed(reference, reference_spec) if reference is not None else {}
+    names = {label: _printed_name(str(study.name("dataset", label)), reference_spec, printed) for label in sizes}
     alone = [name for name in printed if name not in names.values()]
-    columns = [(size, *who) for size in (*SIZES, *PROTOCOL) for who in ([("ours",), ("printed",)] if printed else [()])]
+    sources: list[tuple[str, ...]] = [("ours",), ("printed",)] if printed else [()]
+    columns = [(size, *source) for size in (*SIZES, *PROTOCOL) for source in sources]
     rows: list[tuple[str, ...]] = []
     cells: list[list[TableCell]] = []
     data: list[dict[str, Any]] = []
@@ -45,7 +46,7 @@ def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.Dat
         texts = [(theirs if column[1:] == ("printed",) else ours).get(column[0], "–") for column in columns]
         rows.append((label,))
         cells.append([TableCell(text=text) for text in texts])
-        data.append({"dataset": label} | {" ".join(c): t for c, t in zip(columns, texts, strict=True)})
+        data.append({"dataset": label} | {" ".join(column): text for column, text in zip(columns, texts, strict=True)})
     return Table(
         name=spec["name"],
         title=(spec.get("title") or spec["name"]).removesuffix("."),
@@ -63,36 +64,39 @@ def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.Dat
     )
 
 
-def _printed(reference: pd.DataFrame, wish: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    rows = reference[(reference["table"] == str(wish["table"])) & reference["metric"].isin((*SIZES, "split"))]
-    found: dict[str, dict[str, str]] = {}
+def _printed(reference: pd.DataFrame, reference_spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the printed sizes, split and setting by dataset."""
+    rows = reference[(reference["table"] == str(reference_spec["table"])) & reference["metric"].isin((*SIZES, "split"))]
+    by_dataset: dict[str, dict[str, str]] = {}
     for row in rows.to_dict("records"):
-        own = found.setdefault(row["dataset"], {})
+        texts = by_dataset.setdefault(row["dataset"], {})
         if row["metric"] in SIZES:
-            own |= _texts({row["metric"]: int(row["value"])})
+            texts |= _texts({row["metric"]: int(row["value"])})
             continue
-        own["split"] = row["value"]
+        texts["split"] = row["value"]
         setting = row["note"].rpartition(";")[2].strip()
-        own |= {"setting": setting} if setting in SETTINGS else {}
-    return found
+        if setting in SETTINGS:
+            texts["setting"] = setting
+    return by_dataset
 
 
 def _protocol(study: StudyRecord, label: str) -> dict[str, str]:
     """Return the split and the setting of a dataset; empty if the records have none."""
-    own = (study.settings.get("protocols") or {}).get(label) or study.settings.get("protocol") or {}
-    if "split" not in own:
+    protocol = (study.settings.get("protocols") or {}).get(label) or study.settings.get("protocol") or {}
+    if "split" not in protocol:
         return {}
-    split, ratios_of = own["split"], own["split"] if "kind" in own["split"] else own["task"]
+    split = protocol["split"]
+    ratios_of = split if "kind" in split else protocol["task"]
     ratios = "/".join(f"{100 * ratios_of[role]:g}%" for role in ("train", "val", "test") if role in ratios_of)
     if ratios_of is not split:
-        return {"split": f"{ratios} of edges", "setting": own["setting"]}
+        return {"split": f"{ratios} of edges", "setting": protocol["setting"]}
     counts = f"{split.get('train_per_class')}/class, {split.get('val_nodes')}, {split.get('test_nodes') or 'the rest'}"
     texts = {"ratios": ratios, "per_class": counts}
-    return {"split": texts.get(split["kind"], split["kind"]), "setting": own["setting"]}
+    return {"split": texts.get(split["kind"], split["kind"]), "setting": protocol["setting"]}
 
 
-def _printed_name(name: str, wish: Mapping[str, Any], printed: Mapping[str, Any]) -> str:
-    return name if name in printed else base_dataset(name, wish)
+def _printed_name(name: str, reference_spec: Mapping[str, Any], printed: Mapping[str, Any]) -> str:
+    return name if name in printed else base_dataset(name, reference_spec)
 
 
 def _texts(sizes: Mapping[str, int]) -> dict[str, str]:

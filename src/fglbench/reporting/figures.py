@@ -61,9 +61,7 @@ def draw(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
         ConfigError: unknown kind, or a filter on an unknown column.
     """
     if spec["kind"] not in KINDS:
-        raise ConfigError(
-            [f"figure '{spec['name']}': '{spec['kind']}' is no kind of figure. {suggest(spec['kind'], KINDS)}"]
-        )
+        raise ConfigError([f"figure '{spec['name']}': unknown kind '{spec['kind']}'. {suggest(spec['kind'], KINDS)}"])
     return KINDS[spec["kind"]](study, spec)
 
 

@@ -1,6 +1,6 @@
 """Final scores against the number of clients, the local epochs or the fraction of participating clients."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,17 +12,16 @@ from fglbench.evaluation.statistics import summarise
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
+    SERIES,
     error_line,
     groups,
     legend,
     nothing,
-    panel_title,
-    panels,
+    panels_by,
     score_label,
     scored,
     series_name,
     series_styles,
-    title_of,
 )
 
 
@@ -47,15 +46,16 @@ def accuracy_by_clients(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
-    """Subtract the baseline of each label in `gains` from its values, at the same place and seed."""
+    """Subtract the baseline of each label in `gains` from its values, in the same cell and seed."""
     if chosen.empty:
         return chosen
     keys = [*PROBLEM, "backbone", "seed"]
-    found = []
+    parts = []
     for label, base in gains.items():
-        own, other = (chosen[chosen["label"] == name].set_index(keys) for name in (label, base))
-        found.append(own.assign(value=own["value"] - other["value"]).dropna(subset=["value"]).reset_index())
-    return pd.concat(found)
+        scores, baseline = (chosen[chosen["label"] == name].set_index(keys) for name in (label, base))
+        differences = scores.assign(value=scores["value"] - baseline["value"])
+        parts.append(differences.dropna(subset=["value"]).reset_index())
+    return pd.concat(parts)
 
 
 def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
@@ -76,9 +76,7 @@ def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Fig
     chosen = scored(study, spec)
     if chosen.empty or "local_epochs" not in chosen:
         return nothing(spec, "score")
-    lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
-    named = [(rows, _labels(rows, "local_epochs", method, spec)) for (*_, method, _), rows in lines]
-    chosen = pd.concat([rows.assign(label=min(labels, key=len)) for rows, labels in named])
+    chosen = _relabelled(chosen, "local_epochs", lambda labels: min(labels, key=len), study, spec)
     return _along("local_epochs", "Local epochs", list(PROBLEM), chosen, study, spec)
 
 
@@ -101,25 +99,32 @@ def accuracy_by_participation(study: StudyRecord, spec: Mapping[str, Any]) -> Fi
     chosen = scored(study, spec)
     if chosen.empty or "participation" not in chosen:
         return nothing(spec, "score")
-    lines = groups(chosen, [*PROBLEM, "method", "backbone"], study.order)
-    named = [(rows, _labels(rows, "participation", method, spec)) for (*_, method, _), rows in lines]
-    chosen = pd.concat([rows.assign(label=labels[-1]) for rows, labels in named])
+    chosen = _relabelled(chosen, "participation", lambda labels: labels[-1], study, spec)
     chosen["percent"] = 100 * chosen["participation"]
     return _along("percent", "Clients in a round (%)", list(PROBLEM), chosen, study, spec)
 
 
-def _labels(rows: pd.DataFrame, axis: str, method: str, spec: Mapping[str, Any]) -> list[str]:
-    """Return the label of a method at each value of the axis, in ascending order; raise if a value has several."""
-    names = rows.groupby(axis)["label"].unique()
-    for value, found in names.items():
-        if len(found) > 1:
-            raise ConfigError(
-                [
-                    f"figure '{spec['name']}': '{method}' has several labels at {axis} {value}: "
-                    f"{', '.join(sorted(found))}. Choose one of them under 'where'."
-                ]
-            )
-    return [str(found[0]) for found in names]
+def _relabelled(
+    chosen: pd.DataFrame, axis: str, choose: Callable[[list[str]], str], study: StudyRecord, spec: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Give each method and backbone one label, which `choose` selects from its labels in ascending order of the axis.
+
+    Raises:
+        ConfigError: a method has several labels at one value of the axis.
+    """
+    parts = []
+    for (*_, method, _), rows in groups(chosen, [*PROBLEM, "method", "backbone"], study.order):
+        by_value = rows.groupby(axis)["label"].unique()
+        for value, labels in by_value.items():
+            if len(labels) > 1:
+                raise ConfigError(
+                    [
+                        f"figure '{spec['name']}': '{method}' has several labels at {axis} {value}: "
+                        f"{', '.join(sorted(labels))}. Choose one of them under 'where'."
+                    ]
+                )
+        parts.append(rows.assign(label=choose([str(labels[0]) for labels in by_value])))
+    return pd.concat(parts)
 
 
 def _along(
@@ -130,16 +135,14 @@ def _along(
         return nothing(spec, "score")
     look = series_styles(study)
     with rc_context(LOOK):
-        parts = list(groups(chosen, fields, study.order))
-        figure, axes = panels([key for key, _ in parts], title_of(spec))
-        for panel, (key, part) in zip(axes, parts, strict=True):
-            for (label, backbone), rows in groups(part, ["label", "backbone"], study.order):
-                places = sorted(set(rows[axis].tolist()))
-                points = [(x, summarise(rows.loc[rows[axis] == x, "value"].tolist())) for x in places]
+        figure, parts = panels_by(fields, chosen, study, spec)
+        for panel, _, part in parts:
+            for (label, backbone), rows in groups(part, SERIES, study.order):
+                positions = sorted(set(rows[axis].tolist()))
+                points = [(x, summarise(rows.loc[rows[axis] == x, "value"].tolist())) for x in positions]
                 error_line(panel, points, look[label, backbone], series_name((label, backbone), chosen))
             panel.set_xticks(sorted(set(chosen[axis].tolist())))
-            panel.set_title(panel_title(fields, key))
             panel.set_xlabel(name)
             panel.set_ylabel(("Gain: " if spec.get("gains") else "") + score_label(study, spec))
-        legend(figure, axes)
+        legend(figure, figure.axes)
     return figure

@@ -45,6 +45,7 @@ LOOK: dict[Any, Any] = {
 PANEL_WIDTH, PANEL_HEIGHT, MOST_COLUMNS = 3.6, 2.7, 4
 FONT = FontProperties(family=LOOK["font.family"], size=LOOK["font.size"])
 Series = tuple[str, str]
+SERIES = ["label", "backbone"]
 
 
 def panels(
@@ -76,6 +77,32 @@ def panels(
     for spare in axes[len(keys) :]:
         spare.remove()
     return figure, axes[: len(keys)]
+
+
+def panels_by(
+    fields: list[str],
+    frame: pd.DataFrame,
+    study: StudyRecord,
+    spec: Mapping[str, Any],
+    height: float = PANEL_HEIGHT,
+) -> tuple[Figure, list[tuple[Axes, tuple[Any, ...], pd.DataFrame]]]:
+    """Create a figure with one titled panel per combination of `fields`. Call it inside `rc_context(LOOK)`.
+
+    Args:
+        fields: column names, which begin with `dataset`.
+        frame: all rows of the figure, at least one.
+        study: the collected records.
+        spec: the figure's entry in `study.json`.
+        height: of a panel, in inches.
+
+    Returns:
+        The figure, and (axes, values of the fields, rows) of each panel in the study's order.
+    """
+    parts = list(groups(frame, fields, study.order))
+    figure, axes = panels([key for key, _ in parts], title_of(spec), height=height)
+    for panel, (key, _) in zip(axes, parts, strict=True):
+        panel.set_title(panel_title(fields, key))
+    return figure, [(panel, key, part) for panel, (key, part) in zip(axes, parts, strict=True)]
 
 
 def empty(title: str, note: str) -> Figure:
@@ -130,8 +157,7 @@ def series_styles(study: StudyRecord) -> dict[Series, Style]:
     Returns:
         Styles by (label, backbone).
     """
-    labels = [key[0] for key in distinct(study.runs, ["label"], study.order)]
-    backbones = [key[0] for key in distinct(study.runs, ["backbone"], study.order)]
+    labels, backbones = ([value for (value,) in distinct(study.runs, [field], study.order)] for field in SERIES)
     return styles(labels, backbones)
 
 
@@ -162,9 +188,49 @@ def groups(
     Yields:
         (values of the fields, rows), in the study's order.
     """
-    found = {tuple(key): part for key, part in frame.groupby(fields, sort=False)}
+    parts = {tuple(key): part for key, part in frame.groupby(fields, sort=False)}
     for key in distinct(frame, fields, order):
-        yield key, found[key]
+        yield key, parts[key]
+
+
+def complete_rows(
+    study: StudyRecord, frame: pd.DataFrame, spec: Mapping[str, Any], needed: str | None = None
+) -> pd.DataFrame:
+    """Select the rows that a figure's filter matches, from complete cells.
+
+    Args:
+        study: the collected records.
+        frame: any of its frames with the columns of `FIELDS`.
+        spec: the figure's entry in `study.json`.
+        needed: column without which a row is left out; None to keep all rows.
+
+    Returns:
+        Rows of `frame`.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
+    chosen = select(frame, spec.get("where"), f"figure '{spec['name']}'")
+    if chosen.empty:
+        return chosen
+    chosen = complete_only(study, chosen)
+    return chosen.dropna(subset=[needed]) if needed else chosen
+
+
+def partition_rows(frame: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
+    """Select the rows of partitions that a figure's filter matches.
+
+    Args:
+        frame: `study.partitions` or `study.drawings`.
+        spec: the figure's entry in `study.json`.
+
+    Returns:
+        Rows of `frame`.
+
+    Raises:
+        ConfigError: `where` names an unknown column.
+    """
+    return select(frame, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
 
 
 def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
@@ -180,7 +246,7 @@ def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    chosen = complete_only(study, select(study.runs, spec.get("where"), f"figure '{spec['name']}'"))
+    chosen = complete_rows(study, study.runs, spec)
     metric = metric_of(study, spec)
     kept = chosen[chosen["metric"] == metric]
     if metric not in OF_RUNS:
@@ -202,9 +268,9 @@ def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """
     if kept.empty:
         return kept
-    have, ran = (frame.groupby(list(FIELDS))["seed"].nunique() for frame in (kept, chosen))
-    whole = have[have == ran.reindex(have.index)].reset_index()
-    return kept.merge(whole[list(FIELDS)], on=list(FIELDS), how="inner")
+    seeds, expected = (frame.groupby(list(FIELDS))["seed"].nunique() for frame in (kept, chosen))
+    complete = seeds[seeds == expected.reindex(seeds.index)].reset_index()
+    return kept.merge(complete[list(FIELDS)], on=list(FIELDS), how="inner")
 
 
 def metric_of(study: StudyRecord, spec: Mapping[str, Any]) -> str:
@@ -230,8 +296,9 @@ def score_label(study: StudyRecord, spec: Mapping[str, Any]) -> str:
     Returns:
         Split and metric with the unit, such as "Test accuracy (%)".
     """
-    shown = quantity(metric_of(study, spec))
-    if metric_of(study, spec) in OF_RUNS:
+    metric = metric_of(study, spec)
+    shown = quantity(metric)
+    if metric in OF_RUNS:
         return shown.title.capitalize() + (f" ({shown.unit})" if shown.unit else "")
     notes = ", ".join(note for note in (shown.unit, "best on test" if spec.get("reading") == "test" else "") if note)
     nodes = spec.get("split", "test").replace("_", " ").capitalize()
@@ -309,16 +376,14 @@ def legend(figure: Figure, axes: list[Axes]) -> None:
     if not entries:
         return
     size = LOOK["legend.fontsize"]
-    font, handle = (
-        FontProperties(family=LOOK["font.family"], size=size),
-        5 * size / 72,
-    )  # width of a handle with its gaps, in inches
+    font = FontProperties(family=LOOK["font.family"], size=size)
+    handle_width = 5 * size / 72  # with the gaps of the handle, in inches
     room = figure.get_figwidth() - 0.3
-    names = [wrapped(name, room - handle, font) for name in entries]
+    names = [wrapped(name, room - handle_width, font) for name in entries]
     columns = next(
         columns
         for columns in range(len(names), 0, -1)
-        if columns == 1 or sum(width(part, font) + handle for part in _split(names, columns)) <= room
+        if columns == 1 or sum(width(part, font) + handle_width for part in _split(names, columns)) <= room
     )
     rows = max(sum(name.count("\n") + 1 for name in part) for part in _split(names, columns))
     figure.set_figheight(figure.get_figheight() + max(0, rows - 2) * (LINE + 0.3) * size / 72)

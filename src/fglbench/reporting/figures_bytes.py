@@ -12,16 +12,15 @@ from fglbench.evaluation.statistics import Summary, summarise
 from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
+    SERIES,
     groups,
     legend,
     nothing,
-    panel_title,
-    panels,
+    panels_by,
     score_label,
     scored,
     series_name,
     series_styles,
-    title_of,
 )
 
 
@@ -41,25 +40,21 @@ def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    chosen = scored(study, spec)
-    sent = _bytes(study.runs)
-    chosen = chosen.merge(sent, on=[*FIELDS, "seed"], how="inner")
+    chosen = scored(study, spec).merge(_bytes(study.runs), on=[*FIELDS, "seed"], how="inner")
     if chosen.empty:
         return nothing(spec, "score with its bytes")
     look = series_styles(study)
     with rc_context(LOOK):
-        parts = list(groups(chosen, list(PROBLEM), study.order))
-        figure, axes = panels([key for key, _ in parts], title_of(spec))
-        for panel, (key, part) in zip(axes, parts, strict=True):
+        figure, parts = panels_by(list(PROBLEM), chosen, study, spec)
+        for panel, _, part in parts:
             communicates = False
-            for series, rows in groups(part, ["label", "backbone"], study.order):
-                style = look[series[0], series[1]]
-                name = series_name((series[0], series[1]), chosen)
+            for (label, backbone), rows in groups(part, SERIES, study.order):
+                style, name = look[label, backbone], series_name((label, backbone), chosen)
                 y, x = summarise(rows["value"].tolist()), summarise((rows["bytes"] / 1e6).tolist())
                 if x.mean > 0:
                     communicates = True
                     panel.errorbar(
-                        x.mean, y.mean, xerr=_left(x), yerr=y.std, color=style.colour, marker=style.marker,
+                        x.mean, y.mean, xerr=_bar(x), yerr=y.std, color=style.colour, marker=style.marker,
                         linestyle="none", capsize=3, label=name,
                     )  # fmt: skip
                 else:
@@ -71,10 +66,9 @@ def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
                 _log_ticks(panel)
             else:
                 panel.set_xticks([])
-            panel.set_title(panel_title(list(PROBLEM), key))
             panel.set_xlabel("Bytes up and down (MB)")
             panel.set_ylabel(score_label(study, spec))
-        legend(figure, axes)
+        legend(figure, figure.axes)
     return figure
 
 
@@ -87,7 +81,7 @@ def _bytes(runs: pd.DataFrame) -> pd.DataFrame:
     return total[total["parts"] == 2].drop(columns="parts")
 
 
-def _left(x: Summary) -> float | None:
+def _bar(x: Summary) -> float | None:
     # A logarithmic axis cannot show a bar that reaches zero.
     return x.std if x.std is not None and x.std < x.mean else None
 

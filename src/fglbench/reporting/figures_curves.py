@@ -13,19 +13,18 @@ from fglbench.evaluation.quantities import quantity
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
+    SERIES,
+    complete_rows,
     groups,
     legend,
     metric_of,
     nothing,
-    panel_title,
-    panels,
+    panels_by,
     score_label,
     series_name,
     series_styles,
-    title_of,
     whole_numbers,
 )
-from fglbench.reporting.frames import complete_only, select
 
 GRID_POINTS = 200
 
@@ -60,9 +59,9 @@ def draw_rounds(
     """
     metric = study.metric_on(rows["dataset"].iloc[0])
     scale = quantity(metric).scale
-    for series, part in groups(rows, ["label", "backbone"], study.order):
+    for (label, backbone), part in groups(rows, SERIES, study.order):
         x, values = _by_round(part, "test_score")
-        _band(panel, x, values * scale, series_name((series[0], series[1]), chosen), look[series[0], series[1]])
+        _band(panel, x, values * scale, series_name((label, backbone), chosen), look[label, backbone])
     whole_numbers(panel.xaxis)
     panel.set_xlabel("Round")
     panel.set_ylabel(score_label(study, {"metric": metric}))
@@ -87,33 +86,29 @@ def accuracy_per_second(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 
 def _curves(study: StudyRecord, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
-    chosen = select(study.curves, spec.get("where"), f"figure '{spec['name']}'")
     split, metric = spec.get("split", "test"), metric_of(study, spec)
     score, scale = f"{split}_score", quantity(metric).scale
-    if not chosen.empty:
-        chosen = complete_only(study, chosen).dropna(subset=[score])
+    chosen = complete_rows(study, study.curves, spec, needed=score)
     if chosen.empty:
         return nothing(spec, "curve")
     chosen = chosen.merge(_devices(study.runs), on=["cell", "seed"], how="left").fillna({"device": ""})
     several_devices = bring_together is _by_second and chosen["device"].nunique() > 1
     look = series_styles(study)
+    fields = [*SERIES, "device"] if several_devices else SERIES
     with rc_context(LOOK):
-        parts = list(groups(chosen, list(PROBLEM), study.order))
-        figure, axes = panels([key for key, _ in parts], title_of(spec))
-        for panel, (key, part) in zip(axes, parts, strict=True):
-            fields = ["label", "backbone", *(["device"] if several_devices else [])]
-            for series, rows in groups(part, fields, study.order):
-                name = series_name(series[:2], chosen) + (f" [{series[2]}]" if several_devices else "")
+        figure, parts = panels_by(list(PROBLEM), chosen, study, spec)
+        for panel, _, part in parts:
+            for (label, backbone, *device), rows in groups(part, fields, study.order):
+                name = series_name((label, backbone), chosen) + (f" [{device[0]}]" if device else "")
                 x, values = bring_together(rows, score)
-                _band(panel, x, values * scale, name, look[series[:2]])
+                _band(panel, x, values * scale, name, look[label, backbone])
                 if bring_together is _by_round:
-                    _mark_phases(panel, rows, x, values * scale, look[series[:2]])
-            panel.set_title(panel_title(list(PROBLEM), key))
+                    _mark_phases(panel, rows, x, values * scale, look[label, backbone])
             panel.set_xlabel(x_label)
             if bring_together is _by_round:
                 whole_numbers(panel.xaxis)
             panel.set_ylabel(score_label(study, {"split": split, "metric": metric}))
-        legend(figure, axes)
+        legend(figure, figure.axes)
     return figure
 
 

@@ -68,14 +68,14 @@ def settle(figure: Figure) -> None:
         figure: a figure with a layout engine.
     """
     layout = figure.get_layout_engine()
-    assert layout is not None, "the layout is fixed already"
+    assert layout is not None, "the layout of the figure is already fixed"
     layout.execute(figure)
     added: defaultdict[int, float] = defaultdict(float)  # inches by row of panels
     for axes in figure.axes:
         across, down = axes.get_position().size * figure.get_size_inches()
         _wrap(axes.yaxis.label, down)
-        place = axes.get_subplotspec()
-        row = place.rowspan.start if place else 0
+        cell = axes.get_subplotspec()
+        row = cell.rowspan.start if cell else 0
         added[row] = max(added[row], _wrap(axes.title, across) + _wrap(axes.xaxis.label, across))
     title = figure._suptitle  # type: ignore[attr-defined]
     of_title = _wrap(title, figure.get_figwidth() - 0.3) if title else 0

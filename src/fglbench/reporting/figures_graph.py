@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fglbench.records.study import PROBLEM, StudyRecord
-from fglbench.reporting.figures_base import LOOK, groups, nothing, of_partitions, panel_title, title_of
-from fglbench.reporting.frames import select
+from fglbench.reporting.figures_base import LOOK, groups, nothing, panel_title, partition_rows, title_of
 from fglbench.reporting.palette import COLOURS
 
 UNLABELLED, ANCHOR = "#b8bec8", "#111111"
@@ -38,7 +37,7 @@ def graph(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    chosen = select(study.drawings, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
+    chosen = partition_rows(study.drawings, spec)
     if chosen.empty:
         return nothing(spec, "graph")
     with rc_context(LOOK):
@@ -60,18 +59,19 @@ def _draw_partition(band: Any, part: pd.DataFrame, title: str) -> None:
     columns = math.ceil(len(clients) / 2)
     grid = band.add_gridspec(2, 2 + columns)
     _draw(band.add_subplot(grid[:, :2]), whole, f"{title}: the whole graph")
-    for place, client in enumerate(clients):
-        row, column = divmod(place, columns)
+    for position, client in enumerate(clients):
+        row, column = divmod(position, columns)
         _draw(band.add_subplot(grid[row, 2 + column]), client, f"Client {client['client'] + 1}")
 
 
 def _draw(panel: Axes, row: Mapping[Any, Any], title: str) -> None:
-    places = np.stack([row["x"], row["y"]], axis=1).astype(float)
+    coordinates = np.stack([row["x"], row["y"]], axis=1).astype(float)
     ends = np.stack([row["source"], row["target"]], axis=1)
-    panel.add_collection(LineCollection(list(places[ends]), colors="#9aa3af", linewidths=0.3, alpha=0.6, zorder=1))
+    lines = LineCollection(list(coordinates[ends]), colors="#9aa3af", linewidths=0.3, alpha=0.6, zorder=1)
+    panel.add_collection(lines)
     colours, anchor = np.array([_colour(int(label)) for label in row["label"]]), np.asarray(row["anchor"], dtype=bool)
-    area = float(np.clip(4000 / max(1, len(places)), 1.5, 24.0))
-    (x, y), (anchor_x, anchor_y) = places[~anchor].T, places[anchor].T
+    area = float(np.clip(4000 / max(1, len(coordinates)), 1.5, 24.0))
+    (x, y), (anchor_x, anchor_y) = coordinates[~anchor].T, coordinates[anchor].T
     panel.scatter(x, y, s=area, c=colours[~anchor], linewidths=0, zorder=2)
     ring = 0.25 + area / 40
     panel.scatter(anchor_x, anchor_y, s=2 * area, c=colours[anchor], edgecolors=ANCHOR, linewidths=ring, zorder=3)
@@ -90,7 +90,7 @@ def _handles(classes: list[int], chosen: pd.DataFrame) -> list[Line2D]:
     def point(colour: str, name: str, **look: Any) -> Line2D:
         return Line2D([], [], linestyle="", marker="o", color=colour, label=name, **look)
 
-    found = [point(_colour(label), f"class {label + 1}" if label >= 0 else "no label") for label in classes]
+    handles = [point(_colour(label), f"class {label + 1}" if label >= 0 else "no label") for label in classes]
     if any(np.any(anchor) for anchor in chosen["anchor"]):
-        found.append(point("#ffffff", "anchor", markeredgecolor=ANCHOR))
-    return found
+        handles.append(point("#ffffff", "anchor", markeredgecolor=ANCHOR))
+    return handles

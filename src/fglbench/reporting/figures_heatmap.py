@@ -12,15 +12,16 @@ from matplotlib.figure import Figure
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
+    complete_rows,
     groups,
     nothing,
-    of_partitions,
     panel_title,
     panels,
+    panels_by,
+    partition_rows,
     title_of,
     whole_numbers,
 )
-from fglbench.reporting.frames import complete_only, select
 
 MOST_NUMBERS = 100
 MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
@@ -39,16 +40,13 @@ def label_heatmap(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    chosen = select(study.partitions, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
+    chosen = partition_rows(study.partitions, spec)
     if chosen.empty:
         return nothing(spec, "partition")
     with rc_context(MAP_LOOK):
-        parts = list(groups(chosen, list(PROBLEM), study.order))
-        tallest = max(part["client"].nunique() for _, part in parts)
-        figure, axes = panels(
-            [key for key, _ in parts], title_of(spec), height=min(5.0, max(2.7, 0.22 * tallest + 1.2))
-        )
-        for panel, (key, part) in zip(axes, parts, strict=True):
+        height = min(5.0, max(2.7, 0.22 * _most_clients(chosen) + 1.2))
+        figure, parts = panels_by(list(PROBLEM), chosen, study, spec, height=height)
+        for panel, key, part in parts:
             draw_labels(figure, panel, part, panel_title(list(PROBLEM), key))
     return figure
 
@@ -87,10 +85,7 @@ def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    owner, where = f"figure '{spec['name']}'", spec.get("where")
-    chosen, partitions = select(study.mixing, where, owner), select(study.partitions, of_partitions(where), owner)
-    if not chosen.empty:
-        chosen = complete_only(study, chosen)
+    chosen, partitions = complete_rows(study, study.mixing, spec), partition_rows(study.partitions, spec)
     if chosen.empty:
         return nothing(spec, "aggregation weight")
     labels = dict(groups(partitions, list(PROBLEM), study.order)) if not partitions.empty else {}
@@ -101,8 +96,7 @@ def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
         for (backbone, label), part in groups(cells, ["backbone", "label"], study.order):
             drawn.append((key, _draw_weights, part, f"{title}\n{label} ({backbone})"))
     with rc_context(MAP_LOOK):
-        tallest = int(chosen.groupby(list(PROBLEM))["client"].nunique().max())
-        height = min(5.0, max(3.0, 0.2 * tallest + 1.4))
+        height = min(5.0, max(3.0, 0.2 * _most_clients(chosen) + 1.4))
         figure, axes = panels([key for key, *_ in drawn], title_of(spec), height=height)
         for panel, (_, draw, part, title) in zip(axes, drawn, strict=True):
             draw(figure, panel, part, title)
@@ -129,6 +123,11 @@ def _heatmap(figure: Figure, panel: Axes, values: np.ndarray, title: str, unit: 
     bar.ax.tick_params(labelsize=8)
     if np.issubdtype(values.dtype, np.integer):
         whole_numbers(bar.ax.yaxis)
+
+
+def _most_clients(frame: pd.DataFrame) -> int:
+    """Return the number of clients of the problem that has the most."""
+    return int(frame.groupby(list(PROBLEM))["client"].nunique().max())
 
 
 def _counts(histograms: list[Any]) -> np.ndarray:

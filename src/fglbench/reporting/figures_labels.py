@@ -10,18 +10,18 @@ from matplotlib.figure import Figure
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
+    complete_rows,
     groups,
     legend,
     nothing,
-    of_partitions,
     panel_title,
     panels,
+    partition_rows,
     series_styles,
     title_of,
 )
 from fglbench.reporting.figures_curves import draw_rounds
 from fglbench.reporting.figures_heatmap import draw_labels
-from fglbench.reporting.frames import complete_only, select
 
 
 def labels_and_convergence(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
@@ -39,23 +39,21 @@ def labels_and_convergence(study: StudyRecord, spec: Mapping[str, Any]) -> Figur
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    owner, where = f"figure '{spec['name']}'", spec.get("where")
-    partitions, curves = select(study.partitions, of_partitions(where), owner), select(study.curves, where, owner)
-    if not curves.empty:
-        curves = complete_only(study, curves).dropna(subset=["test_score"])
+    partitions = partition_rows(study.partitions, spec)
+    curves = complete_rows(study, study.curves, spec, needed="test_score")
     if partitions.empty or curves.empty:
         return nothing(spec, "partition with curves")
     look = series_styles(study)
     rows: dict[tuple[Any, Any], list[tuple[str, tuple[Any, ...], pd.DataFrame]]] = {}
-    for what, frame in (("labels", partitions), ("curves", curves)):
+    for content, frame in (("labels", partitions), ("curves", curves)):
         for key, part in groups(frame, list(PROBLEM), study.order):
-            rows.setdefault((key[0], key[2]), []).append((what, key, part))
+            rows.setdefault((key[0], key[2]), []).append((content, key, part))
     drawn = [(row, *panel) for row, parts in rows.items() for panel in parts]
     with rc_context(LOOK):
         figure, axes = panels([(row,) for row, *_ in drawn], title_of(spec), height=3.2)
-        for panel, (_, what, key, part) in zip(axes, drawn, strict=True):
+        for panel, (_, content, key, part) in zip(axes, drawn, strict=True):
             title = panel_title(list(PROBLEM), key)
-            if what == "labels":
+            if content == "labels":
                 panel.grid(visible=False)
                 draw_labels(figure, panel, part, title)
             else:

@@ -10,11 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.quantities import quantity
-from fglbench.evaluation.statistics import critical_difference, mean_ranks
+from fglbench.evaluation.statistics import average_ranks as ranks_over_datasets
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     FONT,
     LOOK,
+    SERIES,
+    Series,
     empty,
     metric_of,
     nothing,
@@ -28,7 +30,6 @@ from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.frames import distinct, select
 from fglbench.reporting.palette import Style
 
-_ALPHA = 0.05
 _WIDTH = 7.2  # width of the panel, in inches
 
 
@@ -53,31 +54,29 @@ def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     chosen = chosen[~chosen["method"].isin(study.centralised)] if len(chosen) else chosen
     if chosen.empty:
         return nothing(spec, "rank")
-    means = chosen.groupby([*PROBLEM, "label", "backbone"], sort=False)["value"].mean().unstack(["label", "backbone"])
-    means = means.dropna()
-    datasets = means.index.get_level_values("dataset")
-    if means.shape[1] < 3 or datasets.nunique() < 2:
+    means = chosen.groupby([*PROBLEM, *SERIES], sort=False)["value"].mean().unstack(SERIES).dropna()
+    datasets = means.index.get_level_values("dataset").nunique()
+    result = ranks_over_datasets(means.to_dict(), quantity(metric_of(study, spec)).better or "higher")
+    if means.shape[1] < 3 or result is None or result.critical_difference is None:
         return empty(
             title_of(spec),
-            f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets.nunique()} "
+            f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets} "
             "with complete cells.",
         )
-    by_dataset = mean_ranks(means.to_numpy(), datasets.tolist(), quantity(metric_of(study, spec)).better or "higher")
-    average = pd.Series(by_dataset.mean(axis=0), index=means.columns).sort_values()
-    difference = critical_difference(len(average), datasets.nunique(), _ALPHA)
-    look = series_styles(study)
-    names = [series_name((str(label), str(backbone)), chosen) for label, backbone in average.index]
-    written = [
-        wrapped(f"{name}  {rank:.2f}", 0.45 * _WIDTH, FONT) for name, rank in zip(names, average.tolist(), strict=True)
+    average = pd.Series(dict(result.order)).reindex(means.columns).sort_values()
+    series: list[Series] = average.index.tolist()
+    texts = [
+        wrapped(f"{series_name(key, chosen)}  {rank:.2f}", 0.45 * _WIDTH, FONT)
+        for key, rank in zip(series, average.tolist(), strict=True)
     ]
-    row = 0.28 + 0.17 * max(text.count("\n") for text in written)
-    colours = [look[str(label), str(backbone)] for label, backbone in average.index]
+    row = 0.28 + 0.17 * max(text.count("\n") for text in texts)
+    look = series_styles(study)
     with rc_context(LOOK):
-        figure, (axes,) = panels([("",)], title_of(spec), width=_WIDTH, height=1.1 + row * len(average))
-        _draw(axes, written, average.to_numpy(), colours, difference)
+        figure, (axes,) = panels([("",)], title_of(spec), width=_WIDTH, height=1.1 + row * len(series))
+        _draw(axes, texts, average.to_numpy(), [look[key] for key in series], result.critical_difference)
         axes.set_xlabel(
-            f"Average rank over {datasets.nunique()} datasets (1 is best);\n"
-            f"bars join methods within the critical difference {difference:.2f} (Nemenyi, {_ALPHA:.0%})"
+            f"Average rank over {datasets} datasets (1 is best);\n"
+            f"bars join methods within the critical difference {result.critical_difference:.2f} (Nemenyi, 5%)"
             + _left_out(study, spec, chosen)
         )
     return figure
@@ -85,26 +84,26 @@ def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
 
 def _left_out(study: StudyRecord, spec: Mapping[str, Any], chosen: pd.DataFrame) -> str:
     """Return the line that names the requested methods without a complete cell; "" if there are none."""
-    asked = select(study.runs, spec.get("where"), f"figure '{spec['name']}'")
-    asked = asked[~asked["method"].isin(study.centralised)]
+    requested = select(study.runs, spec.get("where"), f"figure '{spec['name']}'")
+    requested = requested[~requested["method"].isin(study.centralised)]
     ranked = set(zip(chosen["label"], chosen["backbone"], strict=True))
-    missing = [key for key in distinct(asked, ["label", "backbone"], study.order) if key not in ranked]
-    names = ", ".join(series_name((str(label), str(backbone)), asked) for label, backbone in missing)
+    missing = [key for key in distinct(requested, SERIES, study.order) if key not in ranked]
+    names = ", ".join(series_name((str(label), str(backbone)), requested) for label, backbone in missing)
     return f"\nleft out, without a complete cell: {names}" if names else ""
 
 
-def _draw(axes: Axes, written: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:
+def _draw(axes: Axes, texts: list[str], average: np.ndarray, look: list[Style], difference: float) -> None:
     """Draw one row per method, a point with name and rank, and the bars below the rows."""
-    for row, (text, rank, style) in enumerate(zip(written, average, look, strict=True)):
+    for row, (text, rank, style) in enumerate(zip(texts, average, look, strict=True)):
         axes.plot([rank], [-row], color=style.colour, marker=style.marker, linestyle="none")
         axes.annotate(text, (rank, -row), (8, 0), textcoords="offset points", va="center")
     bars = cliques(average, difference)
-    for place, (first, last) in enumerate(bars):
-        low, high, y = average[first], average[last], -len(written) - 0.7 * place
+    for level, (first, last) in enumerate(bars):
+        low, high, y = average[first], average[last], -len(texts) - 0.7 * level
         axes.plot([low, high], [y, y], color="#374151", linewidth=3.2, solid_capstyle="round")
-    axes.set_xlim(1 - 0.15, len(written) + 0.9)
-    axes.set_ylim(-len(written) - 0.7 * max(len(bars), 1), 0.8)
-    axes.set_xticks(range(1, len(written) + 1))
+    axes.set_xlim(1 - 0.15, len(texts) + 0.9)
+    axes.set_ylim(-len(texts) - 0.7 * max(len(bars), 1), 0.8)
+    axes.set_xticks(range(1, len(texts) + 1))
     axes.set_yticks([])
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
@@ -120,9 +119,9 @@ def cliques(average: np.ndarray, difference: float) -> list[tuple[int, int]]:
     Returns:
         (first, last) positions of each run; no run lies inside another.
     """
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for first, rank in enumerate(average):
         last = int(np.searchsorted(average, rank + difference, side="right")) - 1
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found
+        if last > first and (not runs or last > runs[-1][1]):
+            runs.append((first, last))
+    return runs

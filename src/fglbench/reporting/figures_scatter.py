@@ -56,10 +56,10 @@ def scatter(points: list[Point], unit: Quantity) -> Figure:
                 panel.fill_between([low, high], below, above, color=colour, linewidth=0, label=name)
             panel.plot([low, high], [low, high], color="#6b7280", linewidth=0.8)
             for problem in problems:
-                own = [point for point in points if (point.backbone, point.problem) == (backbone, problem)]
+                members = [point for point in points if (point.backbone, point.problem) == (backbone, problem)]
                 look = looks[problem, ""]
-                fills = ["none" if point.unstable else look.colour for point in own]
-                x, y = [point.printed for point in own], [point.ours for point in own]
+                fills = ["none" if point.unstable else look.colour for point in members]
+                x, y = [point.printed for point in members], [point.ours for point in members]
                 panel.scatter(x, y, s=30, marker=look.marker, facecolors=fills, edgecolors=look.colour, label=problem)
             panel.set(xlim=(low, high), ylim=(low, high), aspect="equal", title=backbone)
             panel.set(xlabel=f"Printed {words}", ylabel=f"Our {words}")

@@ -29,7 +29,8 @@ def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> 
     chosen = frame
     for column, wanted in (where or {}).items():
         if column not in frame.columns:
-            raise ConfigError([f"{owner}: 'where' names '{column}'. {suggest(column, map(str, frame.columns))}"])
+            valid = suggest(column, map(str, frame.columns))
+            raise ConfigError([f"{owner}: 'where' names '{column}', which is not a column. {valid}"])
         chosen = chosen[chosen[column].isin(as_list(wanted))]
     return chosen
 
@@ -96,14 +97,14 @@ def ordered(
         order: the study's order of the values of each field.
 
     Returns:
-        Distinct keys; values without a place in `order` come last, numbers by size and texts by name.
+        Distinct keys; values that are not in `order` come last, numbers by size and texts by name.
     """
-    positions = [{value: place for place, value in enumerate(order.get(field) or [])} for field in fields]
+    positions = [{value: index for index, value in enumerate(order.get(field) or [])} for field in fields]
 
     def rank(key: tuple[Any, ...]) -> list[tuple[int, float, str]]:
         return [
-            (place.get(value, len(place)), value if isinstance(value, int | float) else 0, str(value))
-            for place, value in zip(positions, key, strict=True)
+            (position.get(value, len(position)), value if isinstance(value, int | float) else 0, str(value))
+            for position, value in zip(positions, key, strict=True)
         ]
 
     return sorted(set(keys), key=rank)

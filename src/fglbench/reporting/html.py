@@ -138,28 +138,30 @@ def outcome_counts(runs: pd.DataFrame) -> list[tuple[str, int]]:
     """
     once = runs.drop_duplicates(["cell", "seed"])
     counts = once["outcome"].value_counts()
-    known = {"ok": "ok", **{state: outcome.meaning for state, outcome in OUTCOMES.items()}}
-    return [(meaning, int(counts[state])) for state, meaning in known.items() if state in counts]
+    meanings = {"ok": "ok"} | {state: outcome.meaning for state, outcome in OUTCOMES.items()}
+    return [(meaning, int(counts[state])) for state, meaning in meanings.items() if state in counts]
 
 
 def _versions(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return versions and mode of all runs, with a remark if runs differ in torch or mode, which may change results."""
-    found = flattened(settings.get("versions") or {})
-    mixed = {name for name, text in found if name in ("torch", "mode") and ", " in text}
-    return [(name, f"{text} (runs differ; run.json has each one's)" if name in mixed else text) for name, text in found]
+    versions = flattened(settings.get("versions") or {})
+    mixed = {name for name, text in versions if name in ("torch", "mode") and ", " in text}
+    return [
+        (name, f"{text} (runs differ; run.json has each one's)" if name in mixed else text) for name, text in versions
+    ]
 
 
 def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     """Return the size of the study: numbers of datasets, schemes, client counts, methods and seeds."""
     facts = []
-    for name, words in (
+    for field, noun in (
         ("dataset", "datasets"),
         ("scheme", "schemes"),
         ("clients", "client counts"),
         ("label", "methods"),
     ):
-        values = sorted({str(value) for value in study.runs[name]}, key=lambda value: (len(value), value))
-        facts.append((str(len(values)), words if len(values) != 1 else words.removesuffix("s")))
+        values = sorted({str(value) for value in study.runs[field]}, key=lambda value: (len(value), value))
+        facts.append((str(len(values)), noun if len(values) != 1 else noun.removesuffix("s")))
     seeds = study.settings.get("seeds") or sorted(set(study.runs["seed"]))
     return [*facts, (str(len(seeds)), "seeds" if len(seeds) != 1 else "seed")]
 

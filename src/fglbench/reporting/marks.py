@@ -40,12 +40,12 @@ def with_marks(cells: list[list[TableCell]], spec: Mapping[str, Any], unit: Quan
                 key = (*(cell.place.get(name) for name in names), cell.place.get("device"))
                 problems.setdefault(key, []).append((i, j))
     marked = [list(row) for row in cells]
-    for places in problems.values():
-        rivals = [cells[i][j] for i, j in places]
+    for positions in problems.values():
+        rivals = [cells[i][j] for i, j in positions]
         if len(rivals) > 1:
             rivals = _ranked(rivals, spec.get("digits", 1), unit.better)
             rivals = _tested(rivals, spec.get("separable"), unit.better)
-        for (i, j), cell in zip(places, rivals, strict=True):
+        for (i, j), cell in zip(positions, rivals, strict=True):
             marked[i][j] = cell
     return marked
 
@@ -82,9 +82,9 @@ def _tested(rivals: list[TableCell], level: float | None, better: str) -> list[T
         return rivals
     top = max(means) if better == "higher" else min(means)
     best = next(cell for cell in rivals if cell.mean == top)
-    found = [None if cell is best or cell.mean is None else paired_test(cell.values, best.values) for cell in rivals]
-    adjusted = iter(holm([test.p for test in found if test]))
-    tests = [PairedTest(test.difference, next(adjusted)) if test else None for test in found]
+    raw = [None if cell is best or cell.mean is None else paired_test(cell.values, best.values) for cell in rivals]
+    adjusted = iter(holm([test.p for test in raw if test]))
+    tests = [PairedTest(test.difference, next(adjusted)) if test else None for test in raw]
     return [
         replace(cell, against_best=test, mark=ALIKE if test and test.p >= level and not cell.best else "")
         for cell, test in zip(rivals, tests, strict=True)

@@ -48,14 +48,15 @@ def _name(spec: Mapping[str, Any], cell: TableCell) -> str:
 
 
 def _reasons(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
-    alike: dict[str, list[TableCell]] = {}
+    by_detail: dict[str, list[TableCell]] = {}
     for cell in (cell for row in cells for cell in row):
         if cell.detail and cell.place:
-            alike.setdefault(cell.detail, []).append(cell)
-    known = [f"{_places(spec, group)}: {detail}." for detail, group in alike.items()]
-    if len(known) > MOST_REASONS:
-        return [*known[:MOST_REASONS], f"{len(known) - MOST_REASONS} more cells without a number: see runs.parquet."]
-    return known
+            by_detail.setdefault(cell.detail, []).append(cell)
+    sentences = [f"{_places(spec, group)}: {detail}." for detail, group in by_detail.items()]
+    excess = len(sentences) - MOST_REASONS
+    if excess > 0:
+        return [*sentences[:MOST_REASONS], f"{excess} more cells without a number: see runs.parquet."]
+    return sentences
 
 
 def _places(spec: Mapping[str, Any], cells: list[TableCell]) -> str:
@@ -70,9 +71,9 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
     if not {"evaluated", "of"} <= set(frame.columns):
         return []
     fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
-    short = frame[frame["evaluated"] < frame["of"]]
+    incomplete = frame[frame["evaluated"] < frame["of"]]
     lines = []
-    for key, group in short.groupby(fields or ["dataset"], sort=False):
+    for key, group in incomplete.groupby(fields or ["dataset"], sort=False):
         place = titled(fields or ["dataset"], key)
         low, high, of = int(group["evaluated"].min()), int(group["evaluated"].max()), int(group["of"].max())
         lines.append(f"{place}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
@@ -86,8 +87,8 @@ def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCe
     if level is None or unit.better is None or len(rivals) < 2:
         return []
     tests = [cell.against_best for cell in rivals if cell.against_best]
-    apart = sum(test.p < level for test in tests)
-    line = f"Separable from the best {test_of(level)}: {apart} of {len(tests)} cells"
+    separated = sum(test.p < level for test in tests)
+    line = f"Separable from the best {test_of(level)}: {separated} of {len(tests)} cells"
     untested = sum(not cell.best and cell.against_best is None for cell in rivals)
     return [line + (f"; {untested} more have no rival or fewer than two common seeds." if untested else ".")]
 
@@ -100,19 +101,19 @@ def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell
         return []
     entrants: dict[str, dict[tuple[Any, ...], float | None]] = {}
     for cell in rivals:
-        *context, own = [str(cell.place[name]) for name in names]
-        who = f"{own} ({', '.join(context)})" if context else own
-        entrants.setdefault(who, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
-    found = average_ranks(entrants, unit.better)
-    if found is None:
+        *context, method = [str(cell.place[name]) for name in names]
+        entrant = f"{method} ({', '.join(context)})" if context else method
+        entrants.setdefault(entrant, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
+    ranks = average_ranks(entrants, unit.better)
+    if ranks is None:
         return []
-    each = ", each dataset counted once" if 1 < found.datasets < found.columns else ""
-    order = ", ".join(f"{who} {rank:.2f}" for who, rank in found.order)
-    line = f"Average rank over {found.columns} columns{each}: {order}"
-    if found.critical_difference is None:
+    each = ", each dataset counted once" if 1 < ranks.datasets < ranks.columns else ""
+    order = ", ".join(f"{entrant} {rank:.2f}" for entrant, rank in ranks.order)
+    line = f"Average rank over {ranks.columns} columns{each}: {order}"
+    if ranks.critical_difference is None:
         return [f"{line}."]
-    line += f"; critical difference (Nemenyi, 5 %): {found.critical_difference:.2f}"
-    return [line + ("." if found.friedman_p is None else f"; Friedman p = {found.friedman_p:.3g}.")]
+    line += f"; critical difference (Nemenyi, 5 %): {ranks.critical_difference:.2f}"
+    return [line + ("." if ranks.friedman_p is None else f"; Friedman p = {ranks.friedman_p:.3g}.")]
 
 
 def _pairs(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:

@@ -38,10 +38,11 @@ def styles(labels: list[str], backbones: list[str]) -> dict[tuple[str, str], Sty
     Returns:
         Styles by (label, backbone): colour and marker by label, dash by backbone.
     """
-    found = {}
-    for place, label in enumerate(labels):
-        turn, colour = divmod(place, len(COLOURS))
-        for second, backbone in enumerate(backbones):
-            dash = DASHES[(len(DASHES) // 2 * turn + second) % len(DASHES)]
-            found[label, backbone] = Style(COLOURS[colour], MARKERS[(colour + 3 * turn) % len(MARKERS)], dash)
-    return found
+    by_series = {}
+    for index, label in enumerate(labels):
+        turn, colour = divmod(index, len(COLOURS))
+        marker = MARKERS[(colour + 3 * turn) % len(MARKERS)]
+        for offset, backbone in enumerate(backbones):
+            dash = DASHES[(len(DASHES) // 2 * turn + offset) % len(DASHES)]
+            by_series[label, backbone] = Style(COLOURS[colour], marker, dash)
+    return by_series

@@ -87,16 +87,16 @@ def _ours(part: pd.DataFrame) -> dict[str, str]:
     if "anchors" in seeds:
         seeds["anchors / nodes"] = seeds["anchors"] / seeds["nodes"]
     summaries = {name: summarise(seeds[name].tolist()) for name in seeds.columns}
-    return {name: as_printed(own.mean, own.std, _DIGITS[name]) for name, own in summaries.items()}
+    return {name: as_printed(summary.mean, summary.std, _DIGITS[name]) for name, summary in summaries.items()}
 
 
 def _printed(
-    study: StudyRecord, wish: Mapping[str, Any], reference: pd.DataFrame, place: Mapping[str, Any]
+    study: StudyRecord, reference_spec: Mapping[str, Any], reference: pd.DataFrame, place: Mapping[str, Any]
 ) -> dict[str, str]:
     names = {field: str(study.name(field, place[field])) for field in ("dataset", "scheme")}
     rows = reference[
-        (reference["table"] == str(wish["table"]))
-        & (reference["dataset"] == base_dataset(names["dataset"], wish))
+        (reference["table"] == str(reference_spec["table"]))
+        & (reference["dataset"] == base_dataset(names["dataset"], reference_spec))
         & (reference["partition"] == names["scheme"])
         & (reference["clients"] == str(place["clients"]))
     ]

@@ -69,7 +69,9 @@ def load_reference(path: Path) -> pd.DataFrame:
         raise StorageError(f"{path} cannot be read as a reference file ({error}).") from error
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise StorageError(f"{path} lacks the column {', '.join(missing)}; a reference file has {', '.join(COLUMNS)}.")
+        raise StorageError(
+            f"{path} lacks the column {', '.join(missing)}. A reference file requires the columns {', '.join(COLUMNS)}."
+        )
     return frame
 
 
@@ -91,32 +93,34 @@ def printed_numbers(study: StudyRecord, spec: Mapping[str, Any], reference: pd.D
     Raises:
         ConfigError: no such table, or an unknown column.
     """
-    owner, wish = f"table '{spec['name']}': reference", spec["reference"]
+    owner, reference_spec = f"table '{spec['name']}': reference", spec["reference"]
     tables = sorted(set(reference["table"]))
-    if str(wish["table"]) not in tables:
-        raise ConfigError([f"{owner}: the file has no table '{wish['table']}'. {suggest(wish['table'], tables)}"])
-    where = {name: list(map(str, as_list(value))) for name, value in (wish.get("where") or {}).items()}
-    own = spec.get("where") or {}
-    otherwise = [names for label, names in study.printed.items() if label in as_list(own.get("label", label))]
-    variants = ["", *(names["variant"] for names in otherwise if "variant" in names)]
+    if str(reference_spec["table"]) not in tables:
+        raise ConfigError(
+            [f"{owner}: the file has no table '{reference_spec['table']}'. {suggest(reference_spec['table'], tables)}"]
+        )
+    where = {name: list(map(str, as_list(value))) for name, value in (reference_spec.get("where") or {}).items()}
+    of_table = spec.get("where") or {}
+    renamed = [names for label, names in study.printed.items() if label in as_list(of_table.get("label", label))]
+    variants = ["", *(names["variant"] for names in renamed if "variant" in names)]
     chosen = select(reference, {"variant": variants, **where}, owner)
-    chosen = chosen[(chosen["table"] == str(wish["table"])) & (chosen["metric"] == spec["metric"])]
+    chosen = chosen[(chosen["table"] == str(reference_spec["table"])) & (chosen["metric"] == spec["metric"])]
     if "eval" not in where:
         chosen = chosen[chosen["eval"].isin(["", spec.get("split", "test")])]
     numbers = [_printed(row) for row in chosen.to_dict("records")]
-    wanted = {
-        name: [study.name(name, value) for value in as_list(own[name])] + [n[name] for n in otherwise if name in n]
-        for name in SAME
-        if name in own and SAME[name] not in where
-    }
+    wanted: dict[str, list[Any]] = {}
+    for name, column in SAME.items():
+        if name in of_table and column not in where:
+            wanted[name] = [study.name(name, value) for value in as_list(of_table[name])]
+            wanted[name] += [names[name] for names in renamed if name in names]
     central = study.centralised
     ours = [(str(place["label"]), names) for place, names in own_places(study)]
-    labels = as_list(own["label"]) if "label" in own else None
+    labels = as_list(of_table["label"]) if "label" in of_table else None
     return [
         number
         for number in numbers
-        if all(_passes(number, name, kept, wish, central) for name, kept in wanted.items())
-        and _asked(number, ours, labels)
+        if all(_passes(number, name, values, reference_spec, central) for name, values in wanted.items())
+        and _keeps_label(number, ours, labels)
     ]
 
 
@@ -135,10 +139,10 @@ def _printed(row: Mapping[Any, str]) -> Printed:
     )
 
 
-def _asked(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list[Any] | None) -> bool:
-    """Return whether a filter of labels keeps a number; it drops numbers that only other labels stand for."""
-    standing = [label for label, names in ours if names == number.names]
-    return labels is None or not standing or any(label in labels for label in standing)
+def _keeps_label(number: Printed, ours: list[tuple[str, dict[str, str]]], labels: list[Any] | None) -> bool:
+    """Return whether a filter of labels keeps a number. It drops numbers that match only other labels."""
+    matching = [label for label, names in ours if names == number.names]
+    return labels is None or not matching or any(label in labels for label in matching)
 
 
 def own_places(study: StudyRecord) -> list[tuple[dict[str, Any], dict[str, str]]]:
@@ -165,28 +169,30 @@ def named_by(study: StudyRecord, place: Mapping[str, Any]) -> dict[str, str]:
         `method`, `backbone` and `variant`; `variant` is "" for the method itself.
     """
     backbone = study.name("backbone", place["backbone"])
-    own = {"method": place["method"], "backbone": backbone, "variant": ""}
-    return own | {name: value for name, value in study.printed.get(place["label"], {}).items() if name in own}
+    names = {"method": place["method"], "backbone": backbone, "variant": ""}
+    return names | {name: value for name, value in study.printed.get(place["label"], {}).items() if name in names}
 
 
-def _passes(number: Printed, name: str, wanted: list[Any], wish: Mapping[str, Any], central: list[str]) -> bool:
+def _passes(
+    number: Printed, name: str, wanted: list[Any], reference_spec: Mapping[str, Any], central: list[str]
+) -> bool:
     # A centralised run has no partition, so the scheme and clients printed beside it only name the table's setting.
     if number.method in central and name in ("scheme", "clients"):
         return True
-    seen = getattr(number, SAME[name])
+    value = getattr(number, SAME[name])
     if name == "dataset":
-        wanted = [base_dataset(value, wish) for value in wanted]
-    return seen in wanted or seen in ("", None)
+        wanted = [base_dataset(dataset, reference_spec) for dataset in wanted]
+    return value in wanted or value in ("", None)
 
 
-def base_dataset(name: str, wish: Mapping[str, Any]) -> str:
+def base_dataset(name: str, reference_spec: Mapping[str, Any]) -> str:
     """Return the name of a dataset in the paper.
 
     Args:
         name: name of the dataset in the suite.
-        wish: the table's `reference`.
+        reference_spec: the table's `reference`.
 
     Returns:
         The name without "-lcc" (largest connected component), or the name itself if `exact` is set.
     """
-    return name if wish.get("exact") else name.removesuffix("-lcc")
+    return name if reference_spec.get("exact") else name.removesuffix("-lcc")

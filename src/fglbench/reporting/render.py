@@ -76,7 +76,7 @@ def to_csv(table: Table) -> str:
     """Render a table as CSV: mean, standard deviation, n and outcome of every column.
 
     Args:
-        table: the table; its caption is left out because CSV has no place for it.
+        table: the table; its caption is left out because CSV contains only records.
 
     Returns:
         CSV with a header line; numbers have 12 significant digits.
@@ -137,8 +137,8 @@ def to_latex(table: Table) -> str:
         *_latex_heads(table),
         r"\midrule",
     ]
-    for place, (key, row) in enumerate(zip(table.rows, table.cells, strict=True)):
-        if place and key[:-1] != table.rows[place - 1][:-1]:
+    for index, (key, row) in enumerate(zip(table.rows, table.cells, strict=True)):
+        if index and key[:-1] != table.rows[index - 1][:-1]:
             lines.append(r"\midrule")
         cells = (_marked(cell, escape_latex, r"\textbf{{{}}}", r"\underline{{{}}}") for cell in row)
         lines.append(_latex_row([*map(escape_latex, key), *cells]))

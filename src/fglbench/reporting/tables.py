@@ -43,7 +43,7 @@ def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
     for name in [*row_fields, *column_fields]:
         if name not in FIELDS:
             raise ConfigError(
-                [f"table '{spec['name']}': '{name}' is no column of the records. {suggest(name, FIELDS)}"]
+                [f"table '{spec['name']}': '{name}' is not a column of the records. {suggest(name, FIELDS)}"]
             )
     unit = quantity(spec["metric"], spec.get("percent"), spec.get("better"))
     frame = _seed_rows(study.runs, spec)
@@ -88,9 +88,9 @@ def _seed_rows(runs: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
     keys = [*FIELDS, "seed", "cell"]
     metric = chosen[chosen["metric"] == spec["metric"]]
     if metric.empty and (chosen["outcome"] == "ok").any():
-        known = sorted(set(chosen["metric"]) - {"outcome"})
+        metrics = sorted(set(chosen["metric"]) - {"outcome"})
         raise ConfigError(
-            [f"table '{spec['name']}': no run has metric '{spec['metric']}'. {suggest(spec['metric'], known)}"]
+            [f"table '{spec['name']}': no run has the metric '{spec['metric']}'. {suggest(spec['metric'], metrics)}"]
         )
     # The metrics of a whole run, such as its time, have no split, reading or client mean.
     scored = metric[(metric["split"] == spec.get("split", "test")) & (metric["reading"] == spec.get("reading", "val"))]
@@ -129,7 +129,7 @@ def _cell(
             values[seed] = unit.shown(float(row["value"]))
         else:
             missing.setdefault(_reason(state, row), []).append(str(seed))
-    details = [f"seed{'s' * (len(at) > 1)} {', '.join(at)}: {reason}" for reason, at in missing.items()]
+    details = [f"seed{'s' * (len(labels) > 1)} {', '.join(labels)}: {reason}" for reason, labels in missing.items()]
     devices = sorted(
         {str(row["device"]) for seed, row in by_seed.items() if seed in values and _is_text(row.get("device"))}
     )
@@ -144,9 +144,9 @@ def _cell(
         summary = summarise(list(values.values()))
         text = printed(summary.mean, summary.std, spec.get("digits", 1))
         return TableCell(text=text, state="ok", mean=summary.mean, std=summary.std, **common)
-    whole = len(bad) == len(states)
-    text = symbols(bad) if whole else f"{len(values)} of {len(states)} {symbols(bad)}"
-    state = Counter(bad).most_common(1)[0][0] if whole else "partial"
+    all_bad = len(bad) == len(states)
+    text = symbols(bad) if all_bad else f"{len(values)} of {len(states)} {symbols(bad)}"
+    state = Counter(bad).most_common(1)[0][0] if all_bad else "partial"
     return TableCell(text=text, state=state, detail="; ".join(details), **common)
 
 
@@ -172,12 +172,13 @@ def _is_text(value: Any) -> bool:
 def _refuse_mixtures(group: pd.DataFrame, spec: Mapping[str, Any]) -> None:
     mixed = [name for name in FIELDS if group[name].nunique() > 1]
     if mixed:
-        seen = "; ".join(f"{name}: {', '.join(map(str, sorted(set(group[name]))))}" for name in mixed)
-        problem = f"table '{spec['name']}': one cell would mix several values of {', '.join(mixed)} ({seen}). "
+        values = {name: ", ".join(map(str, sorted(set(group[name])))) for name in mixed}
+        listed = "; ".join(f"{name}: {texts}" for name, texts in values.items())
+        problem = f"table '{spec['name']}': one cell would mix several values of {', '.join(mixed)} ({listed}). "
         raise ConfigError([problem + "Add them to 'rows' or 'columns', or choose one in 'where'."])
     if group["seed"].duplicated().any():
         problem = f"table '{spec['name']}': two methods with different settings share the label "
-        raise ConfigError([f"{problem}'{group.iloc[0]['label']}'. Give each its own."])
+        raise ConfigError([f"{problem}'{group.iloc[0]['label']}'. Give each method a different label."])
 
 
 def _with_sizes(cells: list[list[TableCell]]) -> list[list[TableCell]]:

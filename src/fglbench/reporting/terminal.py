@@ -51,10 +51,10 @@ def _grid(table: Table, columns: list[int]) -> RichTable:
         head = [_padded(line, _width(table, column)) for line in table.columns[column]]
         grid.add_column(Text("\n".join(head)), no_wrap=True)
     texts = [_texts(table, column) for column in columns]
-    for place, key in enumerate(table.rows):
-        if place and key[:-1] != table.rows[place - 1][:-1]:
+    for index, key in enumerate(table.rows):
+        if index and key[:-1] != table.rows[index - 1][:-1]:
             grid.add_section()
-        grid.add_row(*map(Text, key), *(column[place] for column in texts))
+        grid.add_row(*map(Text, key), *(column[index] for column in texts))
     return grid
 
 
@@ -89,7 +89,9 @@ def _blocks(table: Table, width: int) -> list[list[int]]:
     def widest(texts: list[str]) -> int:
         return max(map(cell_len, texts), default=0) + _FRAME
 
-    heads = 1 + sum(widest([name, *(row[place] for row in table.rows)]) for place, name in enumerate(table.row_fields))
+    heads = 1  # the left border
+    for index, name in enumerate(table.row_fields):
+        heads += widest([name, *(row[index] for row in table.rows)])
     blocks: list[list[int]] = [[]]
     used = heads
     for column in range(len(table.columns)):

@@ -75,34 +75,35 @@ def import_runs(runs: list[TrackedRun], study: str, experiment: str, uri: str, f
         TrackingError: the store cannot be reached, is locked, or refuses. Runs that were imported before stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    own = uri == _default_uri(folder)
-    with FileLock(folder / ".import.lock"), _reported(uri), _without_waiting_for_disk(own):
+    is_default = uri == _default_uri(folder)
+    with FileLock(folder / ".import.lock"), _reported(uri), _without_waiting_for_disk(is_default):
         _refuse_locked(uri)
         # The path is absolute, because MLflow keeps one connection for each URI.
-        client = _client(_default_uri(folder.resolve()) if own else uri)
+        client = _client(_default_uri(folder.resolve()) if is_default else uri)
         experiment_id = _experiment(client, experiment, uri, folder)
         artifacts = (folder / "artifacts").resolve()
-        if own and (moved := point_to(artifacts.with_name("mlflow.db"), artifacts)):
+        if is_default and (moved := point_to(artifacts.with_name("mlflow.db"), artifacts)):
             print(
-                f"the project has moved: {moved} runs find their artifacts in {folder / 'artifacts'} again", flush=True
+                f"the project has moved: the artifacts of {moved} runs are now read from {folder / 'artifacts'}",
+                flush=True,
             )
         present = _present(client, experiment_id, study)
         counts = {"imported": 0, "superseded": 0, "kept": 0}
         for run in runs:
-            old = present.get(run.cell, [])
-            whole = not own or all(_is_kept(run, artifacts / run_id) for run_id, _ in old)
-            if whole and [digest for _, digest in old] == [run.fingerprint]:
+            previous = present.get(run.cell, [])
+            has_artifacts = not is_default or all(_is_kept(run, artifacts / run_id) for run_id, _ in previous)
+            if has_artifacts and [digest for _, digest in previous] == [run.fingerprint]:
                 counts["kept"] += 1
                 continue
             _write(client, experiment_id, study, run)
-            for run_id, _ in old:
+            for run_id, _ in previous:
                 client.delete_run(run_id)
-            counts["superseded" if old else "imported"] += 1
+            counts["superseded" if previous else "imported"] += 1
     return counts
 
 
 @contextmanager
-def _without_waiting_for_disk(wanted: bool) -> Iterator[None]:
+def _without_waiting_for_disk(enabled: bool) -> Iterator[None]:
     """Turn off SQLite's synchronous writes, which speeds up MLflow's roughly ten commits per run.
 
     Each commit may otherwise wait tens of milliseconds for the disk. This is used only for the store below `results/`,
@@ -114,12 +115,12 @@ def _without_waiting_for_disk(wanted: bool) -> Iterator[None]:
     def relax(connection: Any, record: Any) -> None:
         connection.execute("PRAGMA synchronous=OFF")
 
-    if wanted:
+    if enabled:
         event.listen(Engine, "connect", relax)
     try:
         yield
     finally:
-        if wanted:
+        if enabled:
             event.remove(Engine, "connect", relax)
 
 
@@ -141,10 +142,10 @@ def _reported(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         # Every database driver and server raises its own types, so all are caught. The message names the type.
-        reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+        reason = (str(error).strip().splitlines() or ["the error has no message"])[0]
         message = (
-            f"MLflow at {uri}: {type(error).__name__}: {reason}. The results are complete without it; repeat the "
-            "command when the store is there again, or set tracking.enabled to false."
+            f"MLflow at {uri}: {type(error).__name__}: {reason}. The results are complete without it. Repeat the "
+            "command when the store is available again, or set tracking.enabled to false."
         )
         raise TrackingError(without_password(message, uri)) from error
 
@@ -178,32 +179,32 @@ def _refuse_locked(uri: str) -> None:
 
 def _experiment(client: "MlflowClient", name: str, uri: str, folder: Path) -> str:
     """Return the id of an experiment, and create the experiment if it is missing."""
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         # A server chooses its artifact location. A database would use the working directory.
         local = uri.startswith(("sqlite:", "postgresql", "mysql", "mssql"))
         return client.create_experiment(name, (folder / "artifacts").resolve().as_uri() if local else None)
-    if found.lifecycle_stage != "active":
+    if experiment.lifecycle_stage != "active":
         raise TrackingError(
             f"MLflow experiment '{name}' was deleted. Restore it with 'mlflow experiments restore -x "
-            f"{found.experiment_id}', or choose another name as tracking.experiment."
+            f"{experiment.experiment_id}', or set tracking.experiment to another name."
         )
-    return found.experiment_id
+    return experiment.experiment_id
 
 
 def _present(client: "MlflowClient", experiment_id: str, study: str) -> dict[str, list[tuple[str, str | None]]]:
     """Return the run ids and fingerprints of the study's runs in the store, by cell."""
-    found: dict[str, list[tuple[str, str | None]]] = {}
+    by_cell: dict[str, list[tuple[str, str | None]]] = {}
     token: str | None = None
     while True:
         page = client.search_runs([experiment_id], max_results=1000, page_token=token)
         for run in page:
             tags = run.data.tags
             if tags.get(STUDY) == study and CELL in tags:
-                found.setdefault(tags[CELL], []).append((run.info.run_id, tags.get(RECORD)))
+                by_cell.setdefault(tags[CELL], []).append((run.info.run_id, tags.get(RECORD)))
         token = page.token
         if not token:
-            return found
+            return by_cell
 
 
 def _write(client: "MlflowClient", experiment_id: str, study: str, run: TrackedRun) -> None:

@@ -18,17 +18,17 @@ def point_to(database: Path, folder: Path) -> int:
     Returns:
         The number of runs whose location was changed.
     """
-    here, ending = folder.as_uri(), f"/{folder.parent.name}/{folder.name}"
+    location, ending = folder.as_uri(), f"/{folder.parent.name}/{folder.name}"
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
-            "UPDATE experiments SET artifact_location = :here "
-            "WHERE artifact_location LIKE 'file:%' || :ending AND artifact_location != :here",
-            {"here": here, "ending": ending},
+            "UPDATE experiments SET artifact_location = :location "
+            "WHERE artifact_location LIKE 'file:%' || :ending AND artifact_location != :location",
+            {"location": location, "ending": ending},
         )
         moved = connection.execute(
-            "UPDATE runs SET artifact_uri = :here || '/' || run_uuid || '/artifacts' "
+            "UPDATE runs SET artifact_uri = :location || '/' || run_uuid || '/artifacts' "
             "WHERE artifact_uri LIKE 'file:%' || :ending || '/' || run_uuid || '/artifacts' "
-            "AND artifact_uri != :here || '/' || run_uuid || '/artifacts'",
-            {"here": here, "ending": ending},
+            "AND artifact_uri != :location || '/' || run_uuid || '/artifacts'",
+            {"location": location, "ending": ending},
         )
         return moved.rowcount

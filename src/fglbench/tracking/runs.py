@@ -91,12 +91,12 @@ def _tracked(
     study: StudyRecord,
 ) -> TrackedRun:
     """Return the tracked run of one cell, from its rows in the tables."""
-    places = list(rows[[*FIELDS, "seed", "outcome"]].drop_duplicates().itertuples(index=False))
+    placements = rows[[*FIELDS, "seed", "outcome"]].drop_duplicates()
     # A centralised cell has a placement in several columns of a table. It is one run, which names all of them.
-    place = {name: ", ".join(dict.fromkeys(str(getattr(at, name)) for at in places)) for name in FIELDS}
-    seed, outcome = places[0].seed, str(places[0].outcome)
+    place = {name: ", ".join(dict.fromkeys(map(str, placements[name].tolist()))) for name in FIELDS}
+    seed, outcome = placements["seed"].tolist()[0], str(placements["outcome"].iloc[0])
     settings = record[1].settings if record else specs
-    known = {**flat(settings), "config_hash": fingerprint(settings, digits=16)} if settings else {}
+    values = {**flat(settings), "config_hash": fingerprint(settings, digits=16)} if settings else {}
     metrics, metric = dict(_metrics(rows, study.settings["protocol"]["reading"])), study.metric_on(place["dataset"])
     rounds = (
         pd.DataFrame(columns=["round", "train_seconds", *CURVES]) if curve is None else curve.drop_duplicates("round")
@@ -105,7 +105,7 @@ def _tracked(
         cell=cell,
         name=f"{place['label']} {place['backbone']} {place['dataset']} seed {seed}",
         outcome=outcome,
-        parameters={name: _short(value) for name, value in {**place, "seed": seed, **known}.items()},
+        parameters={name: _short(value) for name, value in {**place, "seed": seed, **values}.items()},
         metrics=metrics,
         curves={name.replace("score", metric): list(_points(rounds, name)) for name in CURVES},
         seconds=dict(_points(rounds, "train_seconds")),
@@ -117,8 +117,8 @@ def _tracked(
 def _metrics(rows: pd.DataFrame, reading: str) -> Iterator[tuple[str, float]]:
     """Yield the scores of a reading, such as `test_accuracy_pooled`, and values of the run, such as `train_seconds`."""
     columns = [rows[name].tolist() for name in ("split", "reading", "mean", "metric", "value")]
-    for split, at, mean, metric, value in zip(*columns, strict=True):
-        if at in ("", reading) and not math.isnan(value):
+    for split, scored_round, mean, metric, value in zip(*columns, strict=True):
+        if scored_round in ("", reading) and not math.isnan(value):
             yield (f"{split}_{metric}_{mean}" if split else metric), float(value) + (metric == "selected_round")
 
 
