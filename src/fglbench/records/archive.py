@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fglbench.errors import StorageError
 from fglbench.records.metrics import EVALUATE_VERSION
-from fglbench.records.study import FIELDS, FRAMES, PROBLEM, STUDY, read_study
+from fglbench.records.study import FIELDS, FRAMES, PROBLEM, STUDY, StudySettings, read_study
 from fglbench.storage import read_json, replacing_directory, write_json
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Archive:
     runs: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     curves: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     partitions: "dict[str, pd.DataFrame]" = field(default_factory=dict)
-    studies: list[dict[str, Any]] = field(default_factory=list)
+    studies: list[StudySettings] = field(default_factory=list)
     mixing: "dict[str, pd.DataFrame]" = field(default_factory=dict)
     drawings: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 

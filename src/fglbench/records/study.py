@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_made
@@ -17,6 +17,74 @@ FRAMES = ("runs", "curves", "partitions", "mixing", "drawings")
 
 FIELDS = ("dataset", "scheme", "clients", "method", "backbone", "label")
 PROBLEM = ("dataset", "scheme", "clients")
+
+
+class Hardware(TypedDict):
+    """Hardware that the runs of a study were made on.
+
+    Attributes:
+        devices: type and name of every device, in alphabetical order.
+        cores: the largest number of processor cores of a machine; None: unknown.
+    """
+
+    devices: list[str]
+    cores: int | None
+
+
+class StudySettings(TypedDict, total=False):
+    """Content of `study.json`. Older records lack keys that were added later.
+
+    Attributes:
+        name: of the study.
+        title: of the study.
+        notes: in Markdown.
+        reference: name of the file with the paper's numbers; None: there is none.
+        protocol: settings of the protocol, with those of the task.
+        protocols: by dataset, the protocols that differ from `protocol`.
+        metric: the score that selects rounds.
+        metrics: by dataset, the scores that select rounds where the protocol differs.
+        training: settings of training.
+        settings: the study as configured, without its tables and figures.
+        tables: settings of each table, with defaults.
+        figures: settings of each figure, with defaults.
+        sizes: by dataset, the counts of the catalogue.
+        order: by field, its values in the order of the study.
+        names: by field, the component's name of each label.
+        printed: by label, the names of its method, backbone or variant in the reference file.
+        seeds: of every cell; empty if the grids have different seeds.
+        cells: number of cells.
+        outcomes: number of cells by outcome.
+        published: number of cells from archives.
+        evaluate_version: version of evaluation that made the scores.
+        centralised: the methods that train on the whole graph.
+        versions: by package, the versions of all runs, joined by commas; also `mode`.
+        hardware: of all runs.
+    """
+
+    name: str
+    title: str | None
+    notes: str | None
+    reference: str | None
+    protocol: dict[str, Any]
+    protocols: dict[str, dict[str, Any]]
+    metric: str
+    metrics: dict[str, str]
+    training: dict[str, Any]
+    settings: dict[str, Any]
+    tables: list[dict[str, Any]]
+    figures: list[dict[str, Any]]
+    sizes: dict[str, dict[str, int]]
+    order: dict[str, list[Any]]
+    names: dict[str, dict[str, str]]
+    printed: dict[str, dict[str, str]]
+    seeds: list[int]
+    cells: int
+    outcomes: dict[str, int]
+    published: int
+    evaluate_version: int
+    centralised: list[str]
+    versions: dict[str, str]
+    hardware: Hardware
 
 
 def _nothing() -> "pd.DataFrame":
@@ -39,7 +107,7 @@ class StudyRecord:
         drawings: one row per (partition, client) that a figure draws, and one for the whole graph.
     """
 
-    settings: dict[str, Any]
+    settings: StudySettings
     runs: "pd.DataFrame"
     curves: "pd.DataFrame"
     partitions: "pd.DataFrame"
@@ -99,8 +167,8 @@ class StudyRecord:
         Returns:
             The first label with this name; the name itself if the study has no such label.
         """
-        found = (self.settings.get("names") or {}).get(field, {})
-        return next((label for label, own in found.items() if own == name), name)
+        names = (self.settings.get("names") or {}).get(field, {})
+        return next((label for label, component in names.items() if component == name), name)
 
 
 def read_study(folder: Path) -> StudyRecord:
@@ -125,7 +193,7 @@ def read_study(folder: Path) -> StudyRecord:
     for name in ("mixing", "drawings"):
         if (folder / f"{name}.parquet").exists():
             frames[name] = _read_parquet(folder / f"{name}.parquet")
-    return StudyRecord(settings=read_json(folder / STUDY), **frames)
+    return StudyRecord(settings=cast(StudySettings, read_json(folder / STUDY)), **frames)
 
 
 def _read_parquet(path: Path) -> "pd.DataFrame":

@@ -15,6 +15,7 @@ from fglbench.records.archive import Archive
 from fglbench.records.graph import GRAPH_CARD
 from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.records.run import RunRecord
+from fglbench.records.study import Hardware, StudySettings
 from fglbench.stages.collect_rows import Finished
 from fglbench.storage import read_json
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of
@@ -62,7 +63,7 @@ def study_content(
     archive: Archive,
     outcomes: dict[str, int],
     reused: int,
-) -> dict[str, Any]:
+) -> StudySettings:
     """Return the content of `study.json`.
 
     Args:
@@ -75,7 +76,7 @@ def study_content(
         reused: the number of reused cells.
 
     Returns:
-        A mapping that JSON can hold.
+        All keys.
     """
     study = expansion.study.model_dump()
     tables = [_table(expansion.study, table) for table in study.pop("tables")]
@@ -120,7 +121,7 @@ def _versions(runs: list[RunRecord], archive: Archive) -> dict[str, str]:
     return {name: ", ".join(sorted(texts)) for name, texts in sorted(versions.items())}
 
 
-def _hardware(runs: list[RunRecord], archive: Archive) -> dict[str, Any]:
+def _hardware(runs: list[RunRecord], archive: Archive) -> Hardware:
     """Return the devices of all runs, and the largest number of cores."""
     hardware = [settings["hardware"] for settings in archive.studies]
     devices = {str(run.device) for run in runs if run.device}.union(*(old["devices"] for old in hardware))
