@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from fglbench.evaluation.metrics import scores, shares, value_of, weighted_mean
+from fglbench.evaluation.client_means import shares, value_of, weighted_mean
+from fglbench.evaluation.metrics import scores
 
 
 def test_hand_worked_scores_of_three_clients():

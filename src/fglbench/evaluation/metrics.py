@@ -5,10 +5,11 @@ every mean is stored with the number of clients that enter it. No value is ever 
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from fglbench.evaluation.client_means import means
 
 
 def scores(
@@ -70,48 +71,6 @@ def scores(
     }
 
 
-def shares(nodes: np.ndarray) -> np.ndarray | None:
-    """Compute the weight of each row, so that every node counts once in a mean over rows.
-
-    Args:
-        nodes: [N] global ids of all rows of all clients.
-
-    Returns:
-        [N] float64, 1 / the number of clients that hold the row's node; None if no node is shared.
-    """
-    _, node, times = np.unique(nodes, return_inverse=True, return_counts=True)
-    return 1.0 / times[node] if len(times) < len(nodes) else None
-
-
-def value_of(entry: Mapping[str, Any], mean: str) -> float | None:
-    """Return the value of a metric by a mean over clients.
-
-    Args:
-        entry: of one metric, as `scores` returns it.
-        mean: "pooled", "macro", "nodes", or "weighted" if the entry has it. "nodes" reads `node_mean`, or `pooled` if
-            no node is shared.
-
-    Returns:
-        The value; None if no node was scored.
-    """
-    return entry.get("node_mean", entry["pooled"]) if mean == "nodes" else entry[mean]
-
-
-def weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """Compute the weighted mean over the clients that have a value.
-
-    Args:
-        values: one for each client; None: the client has none.
-        weights: one for each client.
-
-    Returns:
-        The mean; None if the weights of these clients sum to 0.
-    """
-    pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
-    total = math.fsum(weight for _, weight in pairs)
-    return math.fsum(value * weight for value, weight in pairs) / total if total else None
-
-
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
@@ -120,26 +79,3 @@ def _macro_f1(hits: np.ndarray, true: np.ndarray, predictions: np.ndarray) -> fl
     present = (true + predictions) > 0
     f1 = 2 * hits[present] / (true[present] + predictions[present])
     return math.fsum(f1.tolist()) / len(f1)
-
-
-def means(pooled: float | None, per_client: list[float | None], nodes: int) -> dict[str, Any]:
-    """Build the entry of one metric, as `scores` describes it.
-
-    Args:
-        pooled: the value over all scored nodes; None if there is none.
-        per_client: one value for each client; None: the client has no scored node.
-        nodes: number of scored nodes.
-
-    Returns:
-        The entry without `node_mean`.
-    """
-    # fsum rounds once, so the mean does not depend on the order of summation.
-    present = [value for value in per_client if value is not None]
-    return {
-        "pooled": pooled,
-        "macro": math.fsum(present) / len(present) if present else None,
-        "clients": list(per_client),
-        "evaluated": len(present),
-        "of": len(per_client),
-        "nodes": nodes,
-    }

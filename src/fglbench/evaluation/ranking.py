@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from fglbench.evaluation.metrics import means
+from fglbench.evaluation.client_means import means
 
 
 def ranking_scores(

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from fglbench.evaluation.metrics import shares
+from fglbench.evaluation.client_means import shares
 from fglbench.federation.propagation import Features, Propagated, normalised
 from fglbench.partition.links import Pairs
 from fglbench.settings import Propagation

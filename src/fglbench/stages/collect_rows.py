@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fglbench.config.expand import Expansion, Placement
-from fglbench.evaluation.metrics import value_of
+from fglbench.evaluation.client_means import value_of
 from fglbench.records.archive import Archive
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.metrics import Means, Metrics

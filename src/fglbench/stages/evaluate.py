@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fglbench.errors import StorageError
-from fglbench.evaluation.metrics import means, weighted_mean
+from fglbench.evaluation.client_means import means, weighted_mean
 from fglbench.partition.split import ROLES
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.graph import read_labels

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fglbench.evaluation.client_means import each_of, mean_of
 from fglbench.partition.ratios import TEST, VAL
 from fglbench.partition.split import Counts, SplitSettings, assign_roles, counts_of
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
     from fglbench.federation.step import Output, Step
     from fglbench.partition.base import Assignment
+
+__all__ = ["Arrays", "Objective", "Roles", "Targets", "Task", "each_of", "mean_of"]
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -62,38 +65,6 @@ class Targets:
     ptr: np.ndarray
     role: np.ndarray
     share: np.ndarray | None = None
-
-
-def mean_of(sums: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
-    """Compute the mean over clients of a score that is itself a mean over targets.
-
-    Args:
-        sums: [..., C] sum of the score over the targets of each client.
-        sizes: [C] number of these targets.
-        mean: "macro" for the plain mean over the clients that have targets; any other value weighs all targets equally.
-
-    Returns:
-        [...] float64; nan if no client has targets.
-    """
-    present = sizes > 0
-    if not present.any():
-        return np.full(sums.shape[:-1], np.nan)
-    if mean == "macro":
-        return (sums[..., present] / sizes[present]).mean(-1)
-    return sums.sum(-1) / sizes.sum()
-
-
-def each_of(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Compute the mean score of each client.
-
-    Args:
-        sums: [C] sum of the score over the targets of each client.
-        sizes: [C] number of these targets.
-
-    Returns:
-        [C] float64; nan for clients without targets.
-    """
-    return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
 
 
 class Objective(ABC):
@@ -283,5 +254,5 @@ class Task(ABC):
             tested: [T] bool, the targets to score.
 
         Returns:
-            For each metric an entry as `evaluation.metrics.means` makes it.
+            For each metric an entry as `evaluation.client_means.means` makes it.
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fglbench.evaluation.metrics import means
+from fglbench.evaluation.client_means import means
 from fglbench.settings import ComponentSettings
 from fglbench.tasks.base import Targets
 from fglbench.tasks.common.nodes import ROLES, NodeObjective, NodeTask

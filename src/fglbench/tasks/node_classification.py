@@ -97,7 +97,7 @@ class Task(NodeTask):
             tested: [T] bool, the nodes to score.
 
         Returns:
-            For each metric an entry as `evaluation.metrics.means` makes it.
+            For each metric an entry as `evaluation.client_means.means` makes it.
         """
         known = targets.truth, targets.ptr, tested, targets.share
         ranked = {} if logits is None else ranking_scores(logits, *known)

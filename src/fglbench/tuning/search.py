@@ -24,7 +24,7 @@ from fglbench.config.expand import expand
 from fglbench.config.schema import Config, Range
 from fglbench.config.searches import SearchPlan
 from fglbench.errors import FglbenchError
-from fglbench.evaluation.metrics import value_of
+from fglbench.evaluation.client_means import value_of
 from fglbench.records.metrics import Metrics
 from fglbench.records.run import RETRIED
 from fglbench.seeding import derive

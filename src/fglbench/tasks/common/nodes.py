@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fglbench.evaluation.metrics import shares
+from fglbench.evaluation.client_means import shares
 from fglbench.partition.ratios import TEST, TRAIN, VAL
 from fglbench.tasks import base
 from fglbench.tasks.base import Arrays, Targets
