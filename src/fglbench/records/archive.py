@@ -39,8 +39,8 @@ def archived_cells(folder: Path | None) -> dict[str, Path]:
     Raises:
         StorageError: `cells.json` or `study.json` of an archive is missing or unreadable.
     """
-    found = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
-    known = [path for path in found if read_json(path / STUDY).get("evaluate_version", 1) == EVALUATE_VERSION]
+    folders = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
+    known = [path for path in folders if read_json(path / STUDY).get("evaluate_version", 1) == EVALUATE_VERSION]
     return {cell: path for path in known for cell in read_json(path / INDEX)}
 
 
@@ -141,16 +141,16 @@ def load_archives(folders: Iterable[Path]) -> Archive:
         StorageError: a record is missing or unreadable.
     """
 
-    def merged(found: Archive, folder: Path) -> Archive:
+    def merged(earlier: Archive, folder: Path) -> Archive:
         study = read_study(folder)
         runs = study.runs.assign(device=_full_names(study.runs["device"], study.settings["hardware"]["devices"]))
         return Archive(
-            found.runs | _first_placement(runs, "cell"),
-            found.curves | _first_placement(study.curves, "cell"),
-            found.partitions | _first_placement(study.partitions, "split"),
-            [*found.studies, study.settings],
-            found.mixing | _first_placement(study.mixing, "cell"),
-            found.drawings | _first_placement(study.drawings, "split"),
+            earlier.runs | _first_placement(runs, "cell"),
+            earlier.curves | _first_placement(study.curves, "cell"),
+            earlier.partitions | _first_placement(study.partitions, "split"),
+            [*earlier.studies, study.settings],
+            earlier.mixing | _first_placement(study.mixing, "cell"),
+            earlier.drawings | _first_placement(study.drawings, "split"),
         )
 
     return reduce(merged, folders, Archive())

@@ -85,13 +85,13 @@ def _listed(path: Path) -> dict[str, str]:
     """Read the checksums in a list, by file name."""
     state = _state(path)
     if state not in _lists:
-        found = read_json(path)
-        named = found.items() if isinstance(found, dict) else ()
+        stored = read_json(path)
+        named = stored.items() if isinstance(stored, dict) else ()
         _lists[state] = {name: digest for name, digest in named if isinstance(digest, str)}
     return _lists[state]
 
 
 def _state(path: Path) -> tuple[object, ...]:
     """Return values that change when a file is written again."""
-    found = path.stat()
-    return (str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    status = path.stat()
+    return (str(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

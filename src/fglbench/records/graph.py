@@ -22,8 +22,8 @@ def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
         card: the data card; `classes`, `cleaning` and the checksum `sha256` are added.
     """
     write_npz(folder / GRAPH_ARRAYS, graph_arrays(graph))
-    own = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / GRAPH_ARRAYS)}
-    write_json(folder / GRAPH_CARD, {**card, **own})
+    content = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / GRAPH_ARRAYS)}
+    write_json(folder / GRAPH_CARD, {**card, **content})
 
 
 def load_graph(folder: Path, features: bool = True) -> Graph:
@@ -114,5 +114,5 @@ def graph_checksum(folder: Path) -> str | None:
     Returns:
         64 hexadecimal digits (SHA-256 of `graph.npz`); None if the card is of an older version without it.
     """
-    found: str | None = read_json(folder / GRAPH_CARD).get("sha256")
-    return found
+    digest: str | None = read_json(folder / GRAPH_CARD).get("sha256")
+    return digest

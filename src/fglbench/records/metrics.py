@@ -38,7 +38,7 @@ class Reading(BaseModel):
     train: dict[str, Means]
     val: dict[str, Means]
     test: dict[str, Means]
-    global_test: dict[str, Means] | None = Field(None, exclude_if=lambda found: found is None)
+    global_test: dict[str, Means] | None = Field(None, exclude_if=lambda value: value is None)
 
     def splits(self) -> Iterator[tuple[str, dict[str, Means]]]:
         """Iterate over the splits that were scored.
@@ -47,9 +47,9 @@ class Reading(BaseModel):
             Name and entries by metric, in alphabetical order of the names.
         """
         for name in ("global_test", "test", "train", "val"):
-            found = getattr(self, name)
-            if found is not None:
-                yield name, found
+            means = getattr(self, name)
+            if means is not None:
+                yield name, means
 
 
 class Metrics(Record):

@@ -124,10 +124,10 @@ def run_in_child(
         pending = b""
         while True:
             if select.select([reading], [], [], _POLL_S)[0]:
-                found = os.read(reading, 65536)
-                if not found:
+                received = os.read(reading, 65536)
+                if not received:
                     break
-                *lines, pending = (pending + found).split(b"\n")
+                *lines, pending = (pending + received).split(b"\n")
                 for line in lines:
                     take(json.loads(line))
             elif child.poll() is not None:

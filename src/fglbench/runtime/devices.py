@@ -53,16 +53,16 @@ def list_devices(environment: Mapping[str, str] = os.environ) -> list[str]:
     allowed = environment.get(VARIABLE)
     if allowed is None:
         return list(cards.values())
-    found: list[str] = []
+    gpus: list[str] = []
     for name in (name.strip() for name in allowed.split(",")):
         uuids = [uuid for index, uuid in cards.items() if name and (name == index or uuid.startswith(name))]
         if name.startswith("MIG-"):
-            found.append(name)
+            gpus.append(name)
         elif len(uuids) == 1:
-            found.append(uuids[0])
+            gpus.append(uuids[0])
         else:
             break
-    return found
+    return gpus
 
 
 def given_by_scheduler(environment: Mapping[str, str] = os.environ) -> bool:

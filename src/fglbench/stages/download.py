@@ -208,10 +208,10 @@ def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: P
     if spec.raw_files[path] is None:
         return
     try:
-        found = raw.content_hash(root / path)
-        if found == spec.raw_files[path]:
+        content = raw.content_hash(root / path)
+        if content == spec.raw_files[path]:
             return
-        problem = f"holds other data than the published file (content {found}, expected {spec.raw_files[path]})"
+        problem = f"holds other data than the published file (content {content}, expected {spec.raw_files[path]})"
     except DataError as error:
         problem = f"is truncated, damaged or unsafe ({error})"
     aside = folder / "refused" / Path(path).name
@@ -229,9 +229,9 @@ def _check_graph(spec: DatasetSpec, settings: ComponentSettings, graph: Graph) -
     """Compare the graph with the catalogue, and return its content hash."""
     expected = spec.counts_for(settings.model_dump())
     present = len(set(graph.labels[graph.labels >= 0].tolist()))
-    found = Counts(graph.num_nodes, graph.num_edges, graph.num_features, present)
+    counts = Counts(graph.num_nodes, graph.num_edges, graph.num_features, present)
     digest = content_hash(graph)
-    numbers = {key: (getattr(found, key), getattr(expected, key)) for key in ("nodes", "edges", "features", "classes")}
+    numbers = {key: (getattr(counts, key), getattr(expected, key)) for key in ("nodes", "edges", "features", "classes")}
     if spec.announced is not None:
         del numbers["edges"]
         numbers["stored edges"] = graph.cleaning["stored_entries"], spec.announced.entries

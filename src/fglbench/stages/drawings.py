@@ -39,31 +39,31 @@ def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.Data
         columns of arrays. Per node: `x` and `y` (float32), `label` (int32), `anchor` (bool, several clients hold the
         node). Per edge: `source` and `target` (int32, positions among the nodes). Empty if nothing is drawn.
     """
-    asked: list[Mapping[Any, list[Any]]] = [own.where for own in expansion.study.figures if own.kind == KIND]
+    filters: list[Mapping[Any, list[Any]]] = [figure.where for figure in expansion.study.figures if figure.kind == KIND]
     first = min((placement.cell.seed for placement in expansion.placements), default=0)
     frames = {}
     for placement in expansion.placements:
         split = placement.cell.folder("split")
-        if placement.cell.seed != first or split in frames or not _is_drawn(placement, asked):
+        if placement.cell.seed != first or split in frames or not _is_drawn(placement, filters):
             continue
         graph_folder = results / "download" / placement.cell.dataset.slug
         if (results / split / SPLIT_ARRAYS).exists() and graph_folder.exists():
             check_graph(graph_folder)
-            found = pd.DataFrame(_rows(load_graph(graph_folder, features=False), results / split))
+            drawing = pd.DataFrame(_rows(load_graph(graph_folder, features=False), results / split))
         elif split in archived:
-            found = archived[split]
+            drawing = archived[split]
         else:
             continue
-        frames[split] = found.assign(**_place(placement), seed=placement.cell.seed, split=split)
+        frames[split] = drawing.assign(**_place(placement), seed=placement.cell.seed, split=split)
     return pd.concat(frames.values()) if frames else pd.DataFrame()
 
 
-def _is_drawn(placement: Placement, asked: list[Mapping[Any, list[Any]]]) -> bool:
+def _is_drawn(placement: Placement, filters: list[Mapping[Any, list[Any]]]) -> bool:
     """Return whether a figure with one of these filters draws the partition of a placement."""
     if placement.cell.partition.spec["scheme"] == "whole":  # a centralised method has no clients to draw
         return False
     place = _place(placement).items()
-    return any(all(value in where.get(name, [value]) for name, value in place) for where in asked)
+    return any(all(value in where.get(name, [value]) for name, value in place) for where in filters)
 
 
 def _place(placement: Placement) -> dict[str, Any]:
@@ -117,20 +117,20 @@ def layout(nodes: int, edges: np.ndarray) -> np.ndarray:
 
     igraph.set_random_number_generator(random.Random(0))
     graph = igraph.Graph(n=nodes, edges=edges.T)
-    members = sorted(map(np.array, graph.connected_components()), key=lambda own: (-len(own), own[0]))
+    components = sorted(map(np.array, graph.connected_components()), key=lambda nodes: (-len(nodes), nodes[0]))
     places, width = np.zeros((nodes, 2)), _ROW * nodes**0.5
     x = y = height = 0.0
-    for own in members:
-        side = len(own) ** 0.5
+    for members in components:
+        side = len(members) ** 0.5
         if x and x + side > width:
             x, y, height = 0.0, y + height + _GAP, 0.0
-        places[own] = np.array([x, y]) + side * _within_a_square(graph.induced_subgraph(own))
+        places[members] = np.array([x, y]) + side * _within_a_square(graph.induced_subgraph(members))
         x, height = x + side + _GAP, max(height, side)
     return places
 
 
 def _within_a_square(component: "igraph.Graph") -> np.ndarray:
     """Return [nodes, 2] positions between 0 and 1 for a connected graph."""
-    found = np.array(component.layout_fruchterman_reingold(niter=1000, grid="auto").coords)
-    found -= found.min(axis=0)
-    return found / max(found.max(), 1e-9)
+    coordinates = np.array(component.layout_fruchterman_reingold(niter=1000, grid="auto").coords)
+    coordinates -= coordinates.min(axis=0)
+    return coordinates / max(coordinates.max(), 1e-9)

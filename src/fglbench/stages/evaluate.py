@@ -94,12 +94,12 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     targets = task.targets(split, labels)
     readings = {}
     for reading in READINGS:
-        found: dict[str, Any] = _local(task, reading, predicted, targets, train_folder)
+        scores: dict[str, Any] = _local(task, reading, predicted, targets, train_folder)
         if global_test:
-            found["global_test"] = _global(task, reading, predicted, split, labels, global_test, train_folder)
+            scores["global_test"] = _global(task, reading, predicted, split, labels, global_test, train_folder)
         if f"{reading}_weights" in predicted:
-            _weigh(found, predicted[f"{reading}_weights"])
-        readings[reading] = Reading(round=int(predicted[f"{reading}_round"]), **found)
+            _weigh(scores, predicted[f"{reading}_weights"])
+        readings[reading] = Reading(round=int(predicted[f"{reading}_round"]), **scores)
     return _metrics(run, readings)
 
 
@@ -110,9 +110,9 @@ def _metrics(run: RunRecord, readings: dict[str, Reading]) -> Metrics:
     )
 
 
-def _weigh(found: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> None:
+def _weigh(scores: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> None:
     """Add `weighted` to every entry: the mean with the clients' weights at the server (Fed-GALA, section 5.1)."""
-    for entries in found.values():
+    for entries in scores.values():
         for entry in entries.values():
             entry["weighted"] = weighted_mean(entry["clients"], weights.tolist())
 
@@ -138,13 +138,13 @@ def _global(
     tested = np.unique(split["nodes"][split["role"] == ROLES["test"]]) if kind == "whole" else split["held_out"]
     if kind == "held_out":
         tested = tested[labels[tested] >= 0]
-    found, logits = predicted[f"{reading}_global"], predicted.get(f"{reading}_global_logits")
-    _check_length(train_folder, f"{reading}_global", found[0], len(tested))
-    models, clients = len(found), len(split["ptr"]) - 1
+    classes, logits = predicted[f"{reading}_global"], predicted.get(f"{reading}_global_logits")
+    _check_length(train_folder, f"{reading}_global", classes[0], len(tested))
+    models, clients = len(classes), len(split["ptr"]) - 1
     flat = None if logits is None else logits.reshape(models * len(tested), -1)
     rows, role = np.arange(models + 1) * len(tested), np.full(models * len(tested), ROLES["test"])
     targets = Targets(np.tile(labels[tested], models), rows, role)
-    entries = task.scores(found.reshape(-1, *found.shape[2:]), flat, targets, role == ROLES["test"])
+    entries = task.scores(classes.reshape(-1, *classes.shape[2:]), flat, targets, role == ROLES["test"])
     return {
         name: means(entry["pooled"], entry["clients"] * (clients // models), entry["nodes"] * (clients // models))
         for name, entry in entries.items()

@@ -83,11 +83,11 @@ def told(outputs: Iterable[Path]) -> str | None:
     Returns:
         The first five errors, the number of the others, and the next step; None if nothing failed.
     """
-    found = [f"{output.parent}, {what}: {why}" for output in outputs for what, why in failed_in(output).items()]
-    if not found:
+    errors = [f"{output.parent}, {what}: {why}" for output in outputs for what, why in failed_in(output).items()]
+    if not errors:
         return None
-    more = [f"... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    lines = "\n".join(f"  - {line}" for line in found[:_SHOWN] + more)
+    more = [f"... and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
+    lines = "\n".join(f"  - {line}" for line in errors[:_SHOWN] + more)
     return (
         f"Failed with an error; all else is finished:\n{lines}\n"
         "The same command tries them again. 'jobs: {failures: keep}' takes them as results."
@@ -105,7 +105,7 @@ def _note(output: Path) -> tuple[int, dict[str, str]]:
     if not path.exists():
         return 0, {}
     try:
-        found = read_json(path)
-        return int(found["attempt"]), dict(found["failed"])
+        stored = read_json(path)
+        return int(stored["attempt"]), dict(stored["failed"])
     except (StorageError, KeyError, TypeError, ValueError):
         return 0, {}

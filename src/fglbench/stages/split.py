@@ -80,7 +80,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
     content = {"edges": graph.edges, "labels": graph.labels, **{f"mask_{k}": mask for k, mask in graph.masks.items()}}
     if graph.clients is not None:
         content["clients"] = graph.clients
-    own = {"task": spec["task"]} if "task" in spec else {}
+    task = {"task": spec["task"]} if "task" in spec else {}
     return {
         "dataset": dataset if isinstance(dataset, str) else dataset["name"],
         "scheme": scheme,
@@ -88,7 +88,7 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
         "settings": scheme_settings(scheme, spec["settings"]).model_dump(),
         "clients": spec["clients"],
         "split": SplitSettings.model_validate(dict(spec["split"])).spec(),
-        **own,
+        **task,
         "seed": seed,
         "graph": hash_arrays(content),
     }

@@ -45,9 +45,9 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
         )
     outcomes = settings["outcomes"]
     kept = {"oom": "ran out of memory", "timeout": "ran out of time"} | ({} if retried else {"failed": "failed"})
-    if found := [text for state, text in kept.items() if outcomes.get(state)]:
+    if ended := [text for state, text in kept.items() if outcomes.get(state)]:
         parts.append(
-            f"To try again what {' or '.join(found)}: snakemake --forcerun train_cell (all else is kept). "
+            f"To try again what {' or '.join(ended)}: snakemake --forcerun train_cell (all else is kept). "
             f"The logs are in {results / 'logs' / 'train'}."
         )
     parts += _not_run(loaded)

@@ -105,8 +105,8 @@ def leftovers(results: Path) -> list[Path]:
     Returns:
         The sorted paths.
     """
-    found = sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
-    return [path for path in found if not _in_the_making(path)]
+    paths = sorted(path for path in results.rglob(".*") if path.suffix != ".lock" and path.name.count(".") > 1)
+    return [path for path in paths if not _in_the_making(path)]
 
 
 def _in_the_making(path: Path) -> bool:
@@ -193,8 +193,8 @@ def _study_damage(results: Path, path: Path) -> Iterator[Damage]:
     except (StorageError, AttributeError):
         listed = {}
     # A repair removes the listed files, so a damaged list must not name files of other stages.
-    own = results / path.parent.name
-    if not listed or not all(file.is_relative_to(own) and ".." not in file.parts for file in listed):
+    inside = results / path.parent.name
+    if not listed or not all(file.is_relative_to(inside) and ".." not in file.parts for file in listed):
         yield Damage(path, "cannot be read", (path,), place)
         return
     for file, digest in listed.items():
@@ -225,12 +225,12 @@ def _seeds(path: Path) -> list[int]:
 
 def _concerned(results: Path, damage: Damage, stage: str) -> Iterator[Path]:
     """Yield the folders of a stage whose seeds depend on the damage; none for a stage before that of the damage."""
-    own, dataset, *rest = damage.folder.parts
+    damaged_stage, dataset, *rest = damage.folder.parts
     order = ["download", *_STAGES]
-    if order.index(stage) < order.index(own):
+    if order.index(stage) < order.index(damaged_stage):
         return
     # The path of a method does not name its preprocessing, so all methods of the partition are affected.
-    deepest = [*rest] if stage == own or own in ("train", "evaluate") else rest[:1]
+    deepest = [*rest] if stage == damaged_stage or damaged_stage in ("train", "evaluate") else rest[:1]
     depth = 1 if stage == "split" else 2
     pattern = "/".join([*deepest, *["*"] * (depth - len(deepest))])
     yield from (results / stage / dataset).glob(f"{pattern}/")

@@ -284,13 +284,13 @@ def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
     records = [(search, read_json(record)) for search, record in pairs if record.exists()]
     if not records:
         raise FglbenchError(f"{folder} holds no finished search.")
-    found = [
+    overrides = [
         search.override(record["best"]).model_dump(exclude_defaults=True)
         for search, record in records
         if record["best"]
     ]
     searched = [{key: value for key, value in record.items() if key != "failed"} for _, record in records]
-    plain = json.loads(json.dumps({"overrides": found, "searches": searched}))
+    plain = json.loads(json.dumps({"overrides": overrides, "searches": searched}))
     head = "# Settings found by fglbench tune on validation scores, and the record of the searches.\n"
     write_text(path, head + yaml.safe_dump(plain, sort_keys=False, width=120))
     return len(records)

@@ -107,13 +107,13 @@ def set_back_times(results: Path) -> str | None:
     """
     now = time.time_ns()
     stages = [path for path in results.glob("[!.]*/") if path.name not in ("logs", "benchmarks", "tracking")]
-    found = [path for stage in stages for path, time_ns in _read_by_rules(stage) if time_ns > now]
-    if not found:
+    newer = [path for stage in stages for path, time_ns in _read_by_rules(stage) if time_ns > now]
+    if not newer:
         return None
-    many = f"{len(found)} files have a time" if len(found) > 1 else "A file has a time"
-    said = f"{many} in the future, as where another clock was ahead, such as {found[0]}"
+    many = f"{len(newer)} files have a time" if len(newer) > 1 else "A file has a time"
+    said = f"{many} in the future, as where another clock was ahead, such as {newer[0]}"
     try:
-        for path in found:
+        for path in newer:
             os.utime(path, ns=(now, now))
     except OSError as error:
         return f"{said}. It cannot be changed ({error.strerror}), and jobs that read it fail: change it with 'touch'."

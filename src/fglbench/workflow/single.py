@@ -71,8 +71,8 @@ class Single:
         Returns:
             The path, which may not exist.
         """
-        own = self.trained if stage in ("train", "evaluate") else None
-        return (own or self.results) / self.cell.folder(stage)
+        folder = self.trained if stage in ("train", "evaluate") else None
+        return (folder or self.results) / self.cell.folder(stage)
 
 
 def one_cell(values: dict[str, Any], results: Path, source: str = COMMAND_LINE) -> Single:

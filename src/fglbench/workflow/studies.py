@@ -38,18 +38,18 @@ def load_studies(
     Raises:
         ConfigError: with every problem found, in the configuration and in the study files.
     """
-    found: list[str] = []
+    problems: list[str] = []
     studies: dict[str, Expansion] = {}
     config: Config | None = None
-    with _collected(found):
+    with _collected(problems):
         config = load_config(values, source, folder, files)
         fields = {key: getattr(config, key) for key in Study.model_fields}
         studies[GRID] = _expanded(Study.model_construct(**fields), source)
     for path in sorted(folder.glob("*.yaml")):
-        with _collected(found):
+        with _collected(problems):
             studies[path.stem] = _expanded(_study(path), str(path))
-    if found or config is None:
-        raise ConfigError([blamed(problem, source, given) for problem in found])
+    if problems or config is None:
+        raise ConfigError([blamed(problem, source, given) for problem in problems])
     return config, studies
 
 
