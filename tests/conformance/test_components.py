@@ -187,13 +187,13 @@ class Pair:
         self._case = whole if self.central else case
         self._inductive = inductive
         self.federation: Federation = self._case.federation(choice.backbone, inductive=inductive, **choice.backbone_own)
-        self.run = cache(self._run)
+        self.run = cache(self.run_anew)
 
     def like(self, choice: Choice) -> "Pair":
         """Another choice on the same federation."""
         return Pair(choice, self._case, self._case, inductive=self._inductive)
 
-    def _run(self, chunk: int | None = None, dropout: bool = True, eager: bool = True, **schedule: Any) -> Result:
+    def run_anew(self, chunk: int | None = None, dropout: bool = True, eager: bool = True, **schedule: Any) -> Result:
         choice = self._choice
         known = registry.declaration("backbone", choice.backbone).settings.model_fields
         without = {} if dropout or "dropout" not in known else {"dropout": 0.0}
@@ -275,7 +275,7 @@ def test_numbers_are_finite(pair: Pair) -> None:
 
 
 def test_numbers_repeat(pair: Pair) -> None:
-    assert_close(pair.run(), pair._run(), 0.0)
+    assert_close(pair.run(), pair.run_anew(), 0.0)
 
 
 def test_inputs_are_not_written_to(pair: Pair) -> None:
@@ -285,7 +285,7 @@ def test_inputs_are_not_written_to(pair: Pair) -> None:
     for matrix in (federation.adjacency, made_of(federation).operator, *made_of(federation).features, features):
         parts += [matrix] if isinstance(matrix, np.ndarray) else [matrix.data, matrix.indices, matrix.indptr]
     before = [part.copy() for part in parts]
-    pair._run()
+    pair.run_anew()
     assert all(np.array_equal(now, then) for now, then in zip(parts, before, strict=True))
 
 
@@ -338,7 +338,7 @@ def test_every_client_with_training_nodes_learns(choice: Choice, three: Case, wh
     choice = replace(choice, own=choice.own | WITHOUT_LINKS.get(choice.method, {}))
     pair = Pair(choice, three, whole)
     rounds = 120 if choice.backbone == "vgae" else 40  # whose embeddings are drawn anew in every step
-    losses = pair._run(dropout=False, eager=False, lr=0.05, local_epochs=1, rounds=rounds).history["train_loss"]
+    losses = pair.run_anew(dropout=False, eager=False, lr=0.05, local_epochs=1, rounds=rounds).history["train_loss"]
     trains = pair.federation.count(TRAIN) > 0
     assert losses[:, trains].mean(1).min() < 0.8 * losses[0, trains].mean()
 
@@ -381,7 +381,7 @@ def test_method_on_what_a_scheme_makes(method: str, scheme: str, divided: Callab
     pair = Pair(choice, divided(scheme), divided(scheme))
     assert_sound(pair.run(), pair.federation)
     assert_close(pair.run(chunk=1), pair.run(), 1e-4)  # rounding grows under Adam, in FedSage+'s generator too
-    assert_close(pair.run(), pair._run(), 0.0)
+    assert_close(pair.run(), pair.run_anew(), 0.0)
 
 
 @pytest.mark.parametrize("task", registry.names("task"))

@@ -126,7 +126,7 @@ def test_a_crash_is_an_outcome_and_is_tried_again_alone(tmp_path: Path, harm: st
 def test_after_a_failure_on_a_card_the_next_seed_has_another_process(tmp_path: Path, on_gpu: bool):
     """A failed assertion on the card would fail it as well; here the failure is said to be of a card."""
     seen = tmp_path / "seen"
-    says = f"import fglbench.stages.train as t; t._gpu_may_have_failed = lambda record: {on_gpu}"
+    says = f"import fglbench.stages.train as t; t.gpu_may_have_failed = lambda record: {on_gpu}"
     harm = f"{says}; open({str(seen)!r}, 'a').write(f'{{os.getpid()}} '); raise RuntimeError('assert')"
     assert states(Job(tmp_path, harm, once=False).run()) == ["failed", "failed"]
     assert len(set(seen.read_text().split())) == (2 if on_gpu else 1)

@@ -16,7 +16,7 @@ from fglbench.stages.track import track
 from fglbench.storage import read_json, write_json
 from fglbench.tracking import TrackingError, mlflow_store
 from fglbench.tracking.postponed import failed_imports, postpone
-from fglbench.tracking.runs import _records, tracked_runs
+from fglbench.tracking.runs import run_records, tracked_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 4
@@ -104,7 +104,7 @@ def experiment_id(client: Any) -> str:
 
 def stored(results: Path) -> dict[str, Any]:
     """The store's active runs by cell; two runs of one cell are an error."""
-    client = mlflow_store._client(f"sqlite:///{results.resolve()}/tracking/mlflow.db")
+    client = mlflow_store.client_of(f"sqlite:///{results.resolve()}/tracking/mlflow.db")
     runs = client.search_runs([experiment_id(client)])
     by_cell = {run.data.tags["fglbench.cell"]: run for run in runs}
     assert len(by_cell) == len(runs)
@@ -130,7 +130,7 @@ def test_every_finished_cell_is_one_run_with_parameters_metrics_and_curves(resul
     assert runs["aa"].info.end_time - runs["aa"].info.start_time == pytest.approx(2000, abs=1)
     assert runs["dd"].info.status == "FAILED"
     assert runs["dd"].data.tags["fglbench.outcome"] == "diverged"
-    client = mlflow_store._client(done["uri"])
+    client = mlflow_store.client_of(done["uri"])
     history = client.get_metric_history(runs["aa"].info.run_id, "round/val_accuracy")
     assert [(point.step, point.value) for point in history] == [(1, 0.0), (2, 0.25), (3, 0.5), (4, 0.75)]
     losses = client.get_metric_history(runs["aa"].info.run_id, "round/train_loss")
@@ -144,7 +144,7 @@ def test_a_damaged_record_of_another_study_is_passed_over(results: Path, content
     broken = results / "train" / "a" / "b" / "c" / "seed0" / "run.json"
     broken.parent.mkdir(parents=True)
     broken.write_text(content)
-    assert len(list(_records(results))) == len(list(results.glob("train/*/*/*/seed*/run.json"))) - 1
+    assert len(list(run_records(results))) == len(list(results.glob("train/*/*/*/seed*/run.json"))) - 1
 
 
 def test_a_centralised_cell_is_one_run_that_names_all_its_columns(results: Path) -> None:
@@ -216,7 +216,7 @@ def test_two_studies_in_one_experiment_leave_each_other_alone(results: Path) -> 
 def test_more_points_than_one_call_takes(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlflow_store, "PER_BATCH", 7)
     import_(results)
-    client = mlflow_store._client(f"sqlite:///{results.resolve()}/tracking/mlflow.db")
+    client = mlflow_store.client_of(f"sqlite:///{results.resolve()}/tracking/mlflow.db")
     run = stored(results)["aa"]
     assert len(client.get_metric_history(run.info.run_id, "round/bytes_up")) == ROUNDS
     assert run.data.params["training.rounds"] == "4"
@@ -237,7 +237,7 @@ def test_a_store_that_moved_with_its_project_keeps_its_artifacts(
     monkeypatch.chdir(project)
     import_(Path("results"))
     before = {cell: run.info.run_id for cell, run in stored(project / "results").items()}
-    old = mlflow_store._client(f"sqlite:///{project}/results/tracking/mlflow.db")
+    old = mlflow_store.client_of(f"sqlite:///{project}/results/tracking/mlflow.db")
     theirs = old.create_run(old.create_experiment("theirs", "s3://bucket/tracking/artifacts")).info
     project.rename(moved)
     project.write_text("a folder cannot be made here")
@@ -259,7 +259,7 @@ def test_a_store_that_moved_with_its_project_keeps_its_artifacts(
     )
     runs = stored(moved / "results")
     assert {cell: runs[cell].info.run_id for cell in before} == before
-    client = mlflow_store._client(f"sqlite:///{moved}/results/tracking/mlflow.db")
+    client = mlflow_store.client_of(f"sqlite:///{moved}/results/tracking/mlflow.db")
     assert {cell: artifact_of(client, run, tmp_path / "fetched") for cell, run in runs.items()} == {
         cell: cell for cell in runs
     }
@@ -307,7 +307,7 @@ def test_an_unreachable_server_is_named_without_its_password(results: Path, monk
 
 def test_a_deleted_experiment_says_how_to_restore_it(results: Path) -> None:
     done = import_(results)
-    client = mlflow_store._client(done["uri"])
+    client = mlflow_store.client_of(done["uri"])
     client.delete_experiment(experiment_id(client))
     with pytest.raises(TrackingError, match="mlflow experiments restore -x"):
         import_(results)

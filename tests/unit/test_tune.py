@@ -238,10 +238,10 @@ def test_the_mean_so_far_decides_whether_a_trial_gets_more_seeds():
         return SimpleNamespace(state=SimpleNamespace(name="COMPLETE"), intermediate_values=dict(enumerate(means, 1)))
 
     others = [whole(0.8, 0.8), whole(0.7, 0.7), whole(0.6, 0.9), whole(0.9, 0.6)]
-    assert not tuning._below_median(SimpleNamespace(trials=others), [0.1])  # too few to judge by
+    assert not tuning.below_median(SimpleNamespace(trials=others), [0.1])  # too few to judge by
     others.append(whole(0.8, 0.8))
-    assert tuning._below_median(SimpleNamespace(trials=[*others, whole()]), [0.9, 0.1])
-    assert not tuning._below_median(SimpleNamespace(trials=others), [0.7, 0.9])
+    assert tuning.below_median(SimpleNamespace(trials=[*others, whole()]), [0.9, 0.1])
+    assert not tuning.below_median(SimpleNamespace(trials=others), [0.7, 0.9])
 
 
 def test_a_command_without_a_result_fails_and_says_so(tmp_path, monkeypatch, capsys):

@@ -127,7 +127,7 @@ def train(
                     outcome = outcome.model_copy(update={"reason": f"{outcome.reason}{see(log)}"})
                 record = write_run(seed_folder, specs, seed, cell, result, outcome, machine, split_of(inputs), began)
                 print(f"seed {seed}: {record}", flush=True)
-                gpu_failed = _gpu_may_have_failed(record)
+                gpu_failed = gpu_may_have_failed(record)
             watcher.ended(seed)
         if gpu_failed:
             watcher.gpu_failed()
@@ -174,11 +174,17 @@ def _attempt(
     return result, outcome, machine
 
 
-def _gpu_may_have_failed(record: RunRecord) -> bool:
+def gpu_may_have_failed(record: RunRecord) -> bool:
     """Return whether an error may have made the GPU unusable for this process.
 
     After some errors, such as a failed assertion on the GPU, CUDA answers every later call of the process with that
     error.
+
+    Args:
+        record: of the seed.
+
+    Returns:
+        True if the seed failed or ran out of memory on a GPU.
     """
     on_gpu = record.device is not None and record.device.type == "cuda"
     return on_gpu and record.outcome.state in ("failed", "oom")

@@ -79,7 +79,7 @@ def import_runs(runs: list[TrackedRun], study: str, experiment: str, uri: str, f
     with FileLock(folder / ".import.lock"), _reported(uri), _without_waiting_for_disk(is_default):
         _refuse_locked(uri)
         # The path is absolute, because MLflow keeps one connection for each URI.
-        client = _client(_default_uri(folder.resolve()) if is_default else uri)
+        client = client_of(_default_uri(folder.resolve()) if is_default else uri)
         experiment_id = _experiment(client, experiment, uri, folder)
         artifacts = (folder / "artifacts").resolve()
         if is_default and (moved := point_to(artifacts.with_name("mlflow.db"), artifacts)):
@@ -124,8 +124,15 @@ def _without_waiting_for_disk(enabled: bool) -> Iterator[None]:
             event.remove(Engine, "connect", relax)
 
 
-def _client(uri: str) -> "MlflowClient":
-    """Return an MLflow client."""
+def client_of(uri: str) -> "MlflowClient":
+    """Return an MLflow client.
+
+    Args:
+        uri: of the tracking store.
+
+    Returns:
+        The client. It sends no telemetry, and its requests give up within a minute.
+    """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient

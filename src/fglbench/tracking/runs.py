@@ -64,17 +64,23 @@ def tracked_runs(study: StudyRecord, results: Path, specs: Mapping[str, Any] | N
     """
     finished = study.runs[study.runs["outcome"] != NOT_RUN]
     curves = dict(iter(study.curves.groupby("cell"))) if len(study.curves) else {}
-    records = dict(_records(results))
+    records = dict(run_records(results))
     return [
         _tracked(str(cell), rows, curves.get(cell), records.get(str(cell)), (specs or {}).get(str(cell)), study)
         for cell, rows in finished.groupby("cell", sort=False)
     ]
 
 
-def _records(results: Path) -> Iterator[tuple[str, tuple[Path, RunRecord]]]:
-    """Yield all run records with their cell ids.
+def run_records(results: Path) -> Iterator[tuple[str, tuple[Path, RunRecord]]]:
+    """Read all run records.
 
     Unreadable records are skipped: they may belong to other studies, or a job may be replacing them.
+
+    Args:
+        results: the results folder.
+
+    Yields:
+        Pairs of a cell id, and the path of the record with the record.
     """
     for path in sorted(Path(results).glob(f"train/*/*/*/seed*/{RUN}")):
         with suppress(StorageError):

@@ -208,7 +208,7 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
     for cell in expand(study).cells:
         if scores:
             trial.report(_mean(scores), len(scores))
-            if _below_median(trial.study, scores):
+            if below_median(trial.study, scores):
                 raise optuna.TrialPruned(f"below the median of other trials after {len(scores)} of the seeds")
         # A search trains in its own folder, because it must not remove runs of studies or of other searches.
         single = Single(config, cell, results, trained=trials)
@@ -228,8 +228,16 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
     return _mean(scores)
 
 
-def _below_median(study: Any, scores: list[float]) -> bool:
-    """Return whether a trial's mean over its first seeds is below the median of other trials after as many seeds."""
+def below_median(study: Any, scores: list[float]) -> bool:
+    """Return whether a trial's mean over its first seeds is below the median of other trials after as many seeds.
+
+    Args:
+        study: the Optuna study.
+        scores: of the trial, one for each of its first seeds.
+
+    Returns:
+        False also if too few trials are complete to judge by.
+    """
     whole = [trial.intermediate_values for trial in study.trials if trial.state.name == "COMPLETE"]
     others = [means[len(scores)] for means in whole if len(scores) in means]  # repeated settings have no means
     return len(others) >= _WHOLE_TRIALS and _mean(scores) < median(others)
