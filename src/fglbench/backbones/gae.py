@@ -67,11 +67,11 @@ class Backbone(base.Backbone):
         h = dropout(h.relu(), batch.ptrs[0])
         maps = [batch.linear(h, parameters[f"{name}.weight"], level=0) for name in self.convolutions]
         convolved = batch.propagate(torch.cat(maps, dim=1), level=0).split(self.settings.hidden, dim=1)
-        found = [
-            batch.bias(own.contiguous(), parameters[f"{name}.bias"], level=1)
-            for own, name in zip(convolved, self.convolutions, strict=True)
+        outputs = [
+            batch.bias(rows.contiguous(), parameters[f"{name}.bias"], level=1)
+            for rows, name in zip(convolved, self.convolutions, strict=True)
         ]
-        z, penalty = self.embed(found, batch, dropout)
+        z, penalty = self.embed(outputs, batch, dropout)
         if self.embeds:
             return Output(z, z, hidden_level=1, penalty=penalty)
         h = batch.bias(batch.linear(z, parameters["readout.0.weight"], level=1), parameters["readout.0.bias"], level=1)

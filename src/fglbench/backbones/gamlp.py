@@ -97,7 +97,7 @@ class Backbone(base.Backbone):
         """Compute, for every hop, its first linear map [rows, out] and its score [rows, 1]."""
         # Two maps, because concatenating the wide weights with those of the scores would take longer than a second map.
         mapped = batch.input_linear_per_hop([parameters["0.weight"]])
-        history, own = zip(
+        history, maps_of_hop = zip(
             *(both.split(1, dim=1) for both in batch.input_linear_per_hop([parameters["attention.weight"]])),
             strict=True,
         )
@@ -105,7 +105,7 @@ class Backbone(base.Backbone):
         scores: list[Tensor] = []
         for hop in range(self.hops + 1):
             before = (past[:, :hop] * torch.cat(scores, dim=1).softmax(1)).sum(1, keepdim=True) if hop else history[0]
-            scores.append(batch.bias(before + own[hop], parameters["attention.bias"], level=0).sigmoid())
+            scores.append(batch.bias(before + maps_of_hop[hop], parameters["attention.bias"], level=0).sigmoid())
         return mapped, scores
 
     def _jk(self, parameters: Parameters, batch: PropagationBatch) -> tuple[list[Tensor], list[Tensor]]:

@@ -64,8 +64,8 @@ class Backbone(base.Backbone):
         moved: Parameters = {}
         for layer in range(1, self.settings.depth):
             if self._norms:
-                h, own = self._norms[layer - 1](h, batch.ptrs[layer - 1], parameters, dropout.training)
-                moved |= own
+                h, statistics = self._norms[layer - 1](h, batch.ptrs[layer - 1], parameters, dropout.training)
+                moved |= statistics
             hidden = h.relu()
             h = dropout(hidden, batch.ptrs[layer - 1])
             h = batch.propagate(batch.linear(h, parameters[f"{layer}.weight"], level=layer - 1), level=layer - 1)

@@ -54,14 +54,14 @@ class Backbone(base.Backbone):
         return parameters
 
     def forward(self, parameters: Parameters, batch: PropagationBatch, dropout: Dropout) -> Output:
-        own, mean = batch.input_linear_per_hop([parameters["0.own.weight"], parameters["0.neighbours.weight"]])
-        h = batch.bias(own + mean, parameters["0.bias"], level=0)
+        target, mean = batch.input_linear_per_hop([parameters["0.own.weight"], parameters["0.neighbours.weight"]])
+        h = batch.bias(target + mean, parameters["0.bias"], level=0)
         hidden = h
         for layer in range(1, self.settings.depth):
             level = layer - 1
             hidden = h.relu()
             h = dropout(hidden, batch.ptrs[level])
             mean = batch.propagate(batch.linear(h, parameters[f"{layer}.neighbours.weight"], level), level)
-            own = batch.linear(batch.target_rows(h, level), parameters[f"{layer}.own.weight"], level + 1)
-            h = batch.bias(own + mean, parameters[f"{layer}.bias"], level + 1)
+            target = batch.linear(batch.target_rows(h, level), parameters[f"{layer}.own.weight"], level + 1)
+            h = batch.bias(target + mean, parameters[f"{layer}.bias"], level + 1)
         return Output(h, hidden, hidden_level=max(self.settings.depth - 2, 0))

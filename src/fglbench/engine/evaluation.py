@@ -99,7 +99,7 @@ class Evaluator:
             predictions.append(self._task.predict(output, batch, self._federation))
             sums.append(output.logits.sum())
         finite = bool(torch.isfinite(torch.stack(sums)).all())  # one wait for the device for all chunks
-        return np.concatenate([own.cpu().numpy() for own in predictions]), finite
+        return np.concatenate([part.cpu().numpy() for part in predictions]), finite
 
     @torch.no_grad()
     def logits(self, parameters: Parameters) -> np.ndarray:
@@ -129,5 +129,5 @@ class Evaluator:
     def _outputs(self, parameters: Parameters) -> Iterator[tuple[Output, Batch]]:
         self.build()
         for batch in self._kept or chain.from_iterable(map(self._batches, self._chunks)):
-            own = stacked.take(parameters, stacked.rows_of(batch.clients, self._device))
-            yield self._backbone.forward(own, batch, no_dropout), batch
+            held = stacked.take(parameters, stacked.rows_of(batch.clients, self._device))
+            yield self._backbone.forward(held, batch, no_dropout), batch

@@ -76,9 +76,9 @@ def global_test(
     for reading, parameters in result.parameters.items():
         models = range(1 if _all_alike(parameters) else len(next(iter(parameters.values()))))
         each = [stacked.take(parameters, slice(model, model + 1)) for model in models]
-        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(own)[nodes] for own in each])
+        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(held)[nodes] for held in each])
         if logits:
-            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(own)[nodes] for own in each])
+            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(held)[nodes] for held in each])
     return arrays
 
 

@@ -102,14 +102,15 @@ class LocalTraining:
             Losses of the clients and the bytes of their downloads.
         """
         losses = np.full((2, len(self._streams)), np.nan, dtype=np.float32)
-        found, bytes_down = [], 0
+        by_chunk, bytes_down = [], 0
         for first in range(0, len(active), self._chunk_clients):
             chunk = active[first : first + self._chunk_clients]
             downloads = self._method.download(number, chunk)
             bytes_down += stacked.total_bytes(downloads)
-            found.append(self._run_chunk(number, chunk, downloads, current, received, optimiser))
-        if found:
-            losses[:, active] = torch.cat(found, dim=1).cpu().numpy()  # the only wait for the device in local training
+            by_chunk.append(self._run_chunk(number, chunk, downloads, current, received, optimiser))
+        if by_chunk:
+            # This is the only wait for the device in local training.
+            losses[:, active] = torch.cat(by_chunk, dim=1).cpu().numpy()
         return Trained(losses[0], losses[1], bytes_down)
 
     def _run_chunk(
@@ -123,47 +124,49 @@ class LocalTraining:
     ) -> Tensor:
         """Train a chunk and return losses and totals [2, S] of the last epoch, averaged over its targets."""
         losses, seen = torch.zeros(2, 0), np.zeros(0)
-        own: _Own | None = None
+        client_rows: _ClientRows | None = None
         for epoch in range(self._schedule.local_epochs):
             for position, batch in enumerate(self._batches.epoch(chunk)):
-                if own is None or not np.array_equal(batch.clients, own.clients):
-                    own = _Own.of(batch.clients, chunk, downloads, current, received, optimiser.names, own)
-                found, sizes = self._step(number, epoch, batch, own, optimiser), np.diff(batch.target_ptr)
+                if client_rows is None or not np.array_equal(batch.clients, client_rows.clients):
+                    client_rows = _ClientRows.of(
+                        batch.clients, chunk, downloads, current, received, optimiser.names, client_rows
+                    )
+                step_losses, sizes = self._step(number, epoch, batch, client_rows, optimiser), np.diff(batch.target_ptr)
                 if position == 0:  # the first batch has targets of all clients
-                    losses, seen = found, sizes.astype(np.float32)
+                    losses, seen = step_losses, sizes.astype(np.float32)
                     continue
                 present = np.searchsorted(chunk, batch.clients)
                 seen[present] += sizes
-                share = torch.from_numpy(sizes / seen[present]).to(found)
-                losses[:, present] += share * (found - losses[:, present])
-        if own is not None:
-            own.put_back(current)
+                share = torch.from_numpy(sizes / seen[present]).to(step_losses)
+                losses[:, present] += share * (step_losses - losses[:, present])
+        if client_rows is not None:
+            client_rows.put_back(current)
         return losses
 
-    def _step(self, number: int, epoch: int, batch: Batch, own: "_Own", optimiser: Adam | SGD) -> Tensor:
-        """Take one optimiser step of the batch's clients on `own`; return losses and totals [2, S] before it."""
+    def _step(self, number: int, epoch: int, batch: Batch, client_rows: "_ClientRows", optimiser: Adam | SGD) -> Tensor:
+        """Take one optimiser step of the batch's clients, and return losses and totals [2, S] before it."""
         dropout = ClientDropout(self._rate, [self._streams[client] for client in batch.clients])
         seen: list[tuple[Step, Tensor]] = []
 
         def losses(parameters: Parameters) -> Tensor:
-            held = parameters | own.buffers
+            held = parameters | client_rows.buffers
             output = self._backbone.forward(held, batch, dropout)
             known = self._seed, number, epoch, batch.clients
-            step = Step(*known, held, own.received, own.downloads, output, batch, self._schedule)
-            found = self._objective.loss(step)
+            step = Step(*known, held, client_rows.received, client_rows.downloads, output, batch, self._schedule)
+            loss = self._objective.loss(step)
             added = [term for term in (output.penalty, self._method.loss(step)) if term is not None]
-            total = sum(added, start=found)
-            seen.append((step, torch.stack([found.detach(), total.detach()])))
+            total = sum(added, start=loss)
+            seen.append((step, torch.stack([loss.detach(), total.detach()])))
             return total
 
-        gradients = self._local_step(losses, own.leaves)
-        step, found = seen[0]
+        gradients = self._local_step(losses, client_rows.leaves)
+        step, loss = seen[0]
         with torch.no_grad():
             self._method.modify_gradients(step, gradients)
-            optimiser.step(batch.clients, own.rows, own.leaves, gradients)
+            optimiser.step(batch.clients, client_rows.rows, client_rows.leaves, gradients)
             for name, value in step.output.buffers.items():
-                own.buffers[name].copy_(value)
-        return found
+                client_rows.buffers[name].copy_(value)
+        return loss
 
 
 def of_some(messages: Messages, places: np.ndarray) -> Messages:
@@ -183,7 +186,7 @@ def of_some(messages: Messages, places: np.ndarray) -> Messages:
 
 
 @dataclass(frozen=True)
-class _Own:
+class _ClientRows:
     """Parameters and messages of the clients of a step; the tensors are reused while the clients stay the same."""
 
     clients: np.ndarray
@@ -202,8 +205,8 @@ class _Own:
         current: Parameters,
         received: Parameters,
         trained: list[str],
-        before: "_Own | None" = None,
-    ) -> "_Own":
+        before: "_ClientRows | None" = None,
+    ) -> "_ClientRows":
         """Take the parameters of some clients out of the stacks, after those taken `before` are written back."""
         if before is not None:
             before.put_back(current)

@@ -61,8 +61,8 @@ class Minibatches:
             return
         batches = [self._shuffled(client, self._batch_size) for client in clients]
         for number in range(max(map(len, batches))):
-            present = [number < len(own) for own in batches]
-            yield clients[present], np.concatenate([own[number] for own in batches if number < len(own)])
+            present = [number < len(parts) for parts in batches]
+            yield clients[present], np.concatenate([parts[number] for parts in batches if number < len(parts)])
 
     def _shuffled(self, client: int, size: int) -> list[np.ndarray]:
         """Split a client's shuffled targets into batches, each in ascending order."""

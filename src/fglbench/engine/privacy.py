@@ -39,10 +39,10 @@ class Noise:
         """
         clip, scale = self._settings.clip, self._settings.noise
         protected = {}
-        for name, own in parameters.items():
-            uploaded = own.clone()
+        for name, tensor in parameters.items():
+            uploaded = tensor.clone()
             for client in clients:
-                update = (own[client] - received[name][client]).clamp(-clip, clip)
+                update = (tensor[client] - received[name][client]).clamp(-clip, clip)
                 uniform = torch.empty_like(update).uniform_(generator=self._streams[client]) - 0.5
                 laplace = -scale * uniform.sign() * torch.log1p(-2 * uniform.abs().clamp(max=0.5 - 1e-7))
                 uploaded[client] = received[name][client] + update + laplace

@@ -164,15 +164,15 @@ class Recorder:
         """
         number, task, federation = self.rounds, self._task, self._federation
         kept = {role: task.round_scores(predictions, federation, role) for role in self._sizes}
-        found = {role: float(task.score(kept[role], role, self._sizes[role], self._mean)) for role in kept}
-        self.validation = found["val"]
+        scores = {role: float(task.score(kept[role], role, self._sizes[role], self._mean)) for role in kept}
+        self.validation = scores["val"]
         self.client_validation = self._of_clients(kept["val"])
         row = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
         losses = {"train_loss": trained.losses, "total_loss": trained.totals}
         self._count_round()
         self._rows.append({"phase": self._phase, **row, **losses, **kept["val"], **kept["test"]})
         readings = ["last"]
-        for role, score in found.items():
+        for role, score in scores.items():
             if math.isnan(score) or score > self._best[role]:
                 self._best[role] = score
                 readings.append(role)

@@ -45,11 +45,11 @@ def draw_clients(seed: int, number: int, clients: int, participation: float) -> 
 def _check_schedule(phase: Phase, setup: Setup) -> None:
     """Check that a phase of the cell's backbone keeps its batch size and noise, which continue across phases."""
     for key in ("batch_size", "ldp"):
-        own, common = getattr(phase.schedule or setup.schedule, key), getattr(setup.schedule, key)
-        if own != common:
+        of_phase, of_cell = getattr(phase.schedule or setup.schedule, key), getattr(setup.schedule, key)
+        if of_phase != of_cell:
             raise ComponentError(
-                f"{type(setup.method).__module__}: phase '{phase.name}' has {key} {own}, and the cell has {common}. "
-                f"Leave {key} as it is, or give the phase a backbone of its own."
+                f"{type(setup.method).__module__}: phase '{phase.name}' has {key} {of_phase}, and the cell has "
+                f"{of_cell}. Leave {key} as it is, or give the phase a backbone of its own."
             )
 
 
@@ -212,8 +212,8 @@ class Rounds:
                 self.mixing = weights
         self._method.server_update(at_server, mixed)
         self._mixed, self._answered = mixed, self._unless_left(mixed, sent)
-        own = {name: held[name] for name in mixed if mixed[name] is sent[name]}  # not changed by the server
-        self.current |= self._unless_left(mixed | own, held)
+        unchanged = {name: held[name] for name in mixed if mixed[name] is sent[name]}  # not changed by the server
+        self.current |= self._unless_left(mixed | unchanged, held)
         self._setup.synchronise()
         self._recorder.server_seconds += time.perf_counter() - began
 

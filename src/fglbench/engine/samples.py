@@ -173,7 +173,7 @@ def sample_batch(
     rows = np.flatnonzero(read)
     place = np.empty(len(read), dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    row_ptr, target_ptr = (_boundaries(federation, clients, found) for found in (rows, targets))
+    row_ptr, target_ptr = (_boundaries(federation, clients, nodes) for nodes in (rows, targets))
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)

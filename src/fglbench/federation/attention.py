@@ -146,8 +146,8 @@ def attend(x: Tensor, source: Tensor, target: Tensor, edges: Edges, slope: float
     Returns:
         [targets * H, width] float32.
     """
-    found: Tensor = _Attend.apply(x, source, target, edges, slope, keep)  # type: ignore[no-untyped-call]
-    return found
+    out: Tensor = _Attend.apply(x, source, target, edges, slope, keep)  # type: ignore[no-untyped-call]
+    return out
 
 
 class _Attend(torch.autograd.Function):

@@ -50,11 +50,11 @@ def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: t
         contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
         taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice makes no copy
         return torch.from_numpy(taken).to(device)
-    own = features if len(rows) == features.shape[0] else features[rows]
-    if isinstance(own, PartlyDense):
-        dense = torch.from_numpy(own.dense).to(device)
-        return PartlyDenseRows.of(_offset_by_client(own.sparse, ptr, device), dense, own.places, ptr)
-    return _offset_by_client(own, ptr, device)
+    selected = features if len(rows) == features.shape[0] else features[rows]
+    if isinstance(selected, PartlyDense):
+        dense = torch.from_numpy(selected.dense).to(device)
+        return PartlyDenseRows.of(_offset_by_client(selected.sparse, ptr, device), dense, selected.places, ptr)
+    return _offset_by_client(selected, ptr, device)
 
 
 def dense_rows(rows: np.ndarray | sp.csr_matrix, device: torch.device | str) -> Tensor:

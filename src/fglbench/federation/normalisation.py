@@ -33,7 +33,7 @@ def starts(norms: "list[BatchNorm]") -> Parameters:
     Returns:
         [width] float32 by name.
     """
-    return {name: own for norm in norms for name, own in norm.initial().items()}
+    return {name: tensor for norm in norms for name, tensor in norm.initial().items()}
 
 
 def statistics(norms: "list[BatchNorm]") -> Parameters:
@@ -45,7 +45,7 @@ def statistics(norms: "list[BatchNorm]") -> Parameters:
     Returns:
         [width] float32 by name.
     """
-    return {name: own for norm in norms for name, own in norm.buffers().items()}
+    return {name: tensor for norm in norms for name, tensor in norm.buffers().items()}
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,8 @@ class _StackedLinear(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         ctx.ptr = ptr
         out = x.new_empty(len(x), weight.shape[2])
-        for rows, own, result in zip(_split(x, ptr), weight.unbind(), _split(out, ptr), strict=True):
-            torch.mm(rows, own, out=result)
+        for rows, matrix, result in zip(_split(x, ptr), weight.unbind(), _split(out, ptr), strict=True):
+            torch.mm(rows, matrix, out=result)
         return out
 
     @staticmethod
@@ -196,8 +196,8 @@ class _StackedLinear(torch.autograd.Function):
         by_client = _split(gradients[0], ctx.ptr)
         if ctx.needs_input_grad[0]:
             to_x = torch.empty_like(x)
-            for gradient, own, result in zip(by_client, weight.mT.unbind(), _split(to_x, ctx.ptr), strict=True):
-                torch.mm(gradient, own, out=result)
+            for gradient, matrix, result in zip(by_client, weight.mT.unbind(), _split(to_x, ctx.ptr), strict=True):
+                torch.mm(gradient, matrix, out=result)
         if ctx.needs_input_grad[1]:
             to_weight = torch.empty_like(weight)
             for gradient, columns, result in zip(by_client, _split(x, ctx.ptr), to_weight.unbind(), strict=True):
@@ -216,8 +216,8 @@ def stacked_bias(x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
     Returns:
         [rows, out] float32.
     """
-    found: Tensor = _StackedBias.apply(x, bias, ptr)  # type: ignore[no-untyped-call]
-    return found
+    out: Tensor = _StackedBias.apply(x, bias, ptr)  # type: ignore[no-untyped-call]
+    return out
 
 
 class _StackedBias(torch.autograd.Function):
@@ -225,8 +225,8 @@ class _StackedBias(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor, ptr: list[int]) -> Tensor:
         ctx.ptr = ptr
         out = torch.empty_like(x)
-        for rows, own, result in zip(_split(x, ptr), bias.unbind(), _split(out, ptr), strict=True):
-            torch.add(rows, own, out=result)
+        for rows, vector, result in zip(_split(x, ptr), bias.unbind(), _split(out, ptr), strict=True):
+            torch.add(rows, vector, out=result)
         return out
 
     @staticmethod
@@ -270,7 +270,7 @@ class ClientDropout:
         Returns:
             Integers in [0, 2^62), one for each client.
         """
-        return [int(torch.randint(2**62, (), generator=own, device=own.device)) for own in self._generators]
+        return [int(torch.randint(2**62, (), generator=each, device=each.device)) for each in self._generators]
 
     def normal(self, width: int, ptr: list[int]) -> Tensor:
         """Draw standard normal variates, the rows of each client from its own stream.

@@ -56,8 +56,8 @@ class Adam:
         if (counts == counts[0]).all():
             self._update(tensors, [float(counts[0])] * len(leaves))
         else:  # the bias correction depends on the step count, so each client is passed as tensors of its own
-            own = [[row for tensor in part for row in tensor.unbind()] for part in tensors]
-            self._update(own, [float(count) for count in counts] * len(leaves))
+            single = [[row for tensor in part for row in tensor.unbind()] for part in tensors]
+            self._update(single, [float(count) for count in counts] * len(leaves))
         self._steps[clients] += 1
         put(self._mean, rows, mean)
         put(self._square, rows, square)

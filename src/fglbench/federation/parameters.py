@@ -92,7 +92,7 @@ def where(chosen: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]
     Returns:
         [C, ...] under the names of `one`.
     """
-    return {name: torch.where(by_client(chosen, own), own, other[name]) for name, own in one.items()}
+    return {name: torch.where(by_client(chosen, tensor), tensor, other[name]) for name, tensor in one.items()}
 
 
 def clone(parameters: Mapping[str, Tensor]) -> Parameters:
@@ -118,9 +118,9 @@ def gradients(loss: Tensor, parameters: Mapping[str, Tensor]) -> Parameters:
         Contiguous gradients by name, with the shapes of the parameters; zero for parameters that the loss does not
         depend on.
     """
-    found = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
+    computed = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
     # The fused optimiser ignores the strides of a gradient: it reads memory in the order of the parameters.
-    return {name: gradient.contiguous() for name, gradient in zip(parameters, found, strict=True)}
+    return {name: gradient.contiguous() for name, gradient in zip(parameters, computed, strict=True)}
 
 
 def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) -> Parameters:
@@ -138,9 +138,9 @@ def mix(parameters: Mapping[str, Tensor], names: Iterable[str], mixing: Tensor) 
     mixed = {}
     with full_precision():
         for name in names:
-            own = parameters[name]
-            product = mixing @ own.reshape(len(own), -1)
-            mixed[name] = product.view(-1, *own.shape[1:]).expand_as(own)
+            tensor = parameters[name]
+            product = mixing @ tensor.reshape(len(tensor), -1)
+            mixed[name] = product.view(-1, *tensor.shape[1:]).expand_as(tensor)
     return mixed
 
 

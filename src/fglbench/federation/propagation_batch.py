@@ -96,7 +96,7 @@ class PropagationBatch:
         hops = range(len(self.lead) + 1 if self.lead else len(self.features))
         if not self.lead:
             return [self._times(hop, weights[hop % len(weights)]) for hop in hops]
-        found = []
+        maps = []
         product = self._times(0, weights[0])
         for hop in hops:
             if hop and len(weights) > 1:
@@ -105,8 +105,8 @@ class PropagationBatch:
                     product = operator @ product
             elif hop:
                 product = self.lead[hop - 1] @ product
-            found.append(self._select(product, hop, len(self.lead)))
-        return found
+            maps.append(self._select(product, hop, len(self.lead)))
+        return maps
 
     def _times(self, hop: int, weight: Tensor) -> Tensor:
         return times(self.features[hop], weight, self.feature_ptr)
@@ -236,8 +236,8 @@ def propagation_batch(
     starts = np.concatenate([[0], np.cumsum(federation.ptr[clients + 1] - federation.ptr[clients])])
 
     def boundaries(rows: np.ndarray) -> list[int]:
-        found: list[int] = np.searchsorted(rows, starts).tolist()
-        return found
+        positions: list[int] = np.searchsorted(rows, starts).tolist()
+        return positions
 
     levels = [np.arange(len(members)) if targets is None else np.searchsorted(members, targets)]
     operators: list[SparseOperator] = []

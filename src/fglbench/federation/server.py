@@ -38,11 +38,11 @@ class ServerModel:
         Returns:
             The loss before the step.
         """
-        found = loss(self.parameters)
-        own = gradients(found, self.parameters)
+        value = loss(self.parameters)
+        computed = gradients(value, self.parameters)
         with torch.no_grad():
-            self._optimiser.step(np.zeros(1, dtype=np.int64), slice(0, 1), self.parameters, own)
-        return float(found.detach())
+            self._optimiser.step(np.zeros(1, dtype=np.int64), slice(0, 1), self.parameters, computed)
+        return float(value.detach())
 
     def values(self) -> Parameters:
         """Return the current parameters without the client dimension.

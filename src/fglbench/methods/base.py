@@ -173,8 +173,8 @@ class Method:
         Returns:
             Those of `names` that are in a group, group by group.
         """
-        own = list(names)
-        return [name for group in self.groups(own).values() for name in group]
+        names = list(names)
+        return [name for group in self.groups(names).values() for name in group]
 
     def phases(self, schedule: Schedule) -> Iterable[Phase]:
         """Return the phases of training, in their order.

@@ -74,14 +74,14 @@ class Masked(Backbone):
 
     def initial(self, generator: torch.Generator) -> Parameters:
         start = self._inner.initial(generator)
-        return start | {MASK + name: torch.ones_like(own) for name, own in start.items() if own.dim() == 2}
+        return start | {MASK + name: torch.ones_like(tensor) for name, tensor in start.items() if tensor.dim() == 2}
 
     def forward(self, parameters: Parameters, batch: Any, dropout: Dropout) -> Output:
-        own = {name: tensor for name, tensor in parameters.items() if not name.startswith(MASK)}
+        masked = {name: tensor for name, tensor in parameters.items() if not name.startswith(MASK)}
         for name, mask in masks_of(parameters).items():
             kept = mask if dropout.training else mask.where(mask.abs() >= self._pruned_below, 0.0)
-            own[name] = own[name] * kept
-        return self._inner.forward(own, batch, dropout)
+            masked[name] = masked[name] * kept
+        return self._inner.forward(masked, batch, dropout)
 
 
 def masks_of(parameters: Parameters) -> Parameters:
@@ -93,7 +93,7 @@ def masks_of(parameters: Parameters) -> Parameters:
     Returns:
         The masks, with the shapes that they have in `parameters`.
     """
-    return {name.removeprefix(MASK): own for name, own in parameters.items() if name.startswith(MASK)}
+    return {name.removeprefix(MASK): tensor for name, tensor in parameters.items() if name.startswith(MASK)}
 
 
 class Method(base.Method):
@@ -124,7 +124,7 @@ class Method(base.Method):
         terms = [self.settings.l1 * mask.abs().flatten(1).sum(1) for mask in masks.values()]
         if step.round:
             moved = (step.parameters[name] - step.received[name] for name in self.shared(step.parameters))
-            terms += [self.settings.l2 * own.flatten(1).square().sum(1) for own in moved if own.requires_grad]
+            terms += [self.settings.l2 * tensor.flatten(1).square().sum(1) for tensor in moved if tensor.requires_grad]
         return torch.stack(terms).sum(0)
 
     @torch.no_grad()
@@ -137,11 +137,11 @@ class Method(base.Method):
         Returns:
             `embedding` [S, width] float32.
         """
-        found = []
+        embeddings = []
         for client in round.clients.tolist():
             output = self.backbone.forward(take(round.parameters, slice(client, client + 1)), self._batch, no_dropout)
-            found.append(self.backbone.representation(output, self._batch).mean(0))
-        return {"embedding": torch.stack(found)}
+            embeddings.append(self.backbone.representation(output, self._batch).mean(0))
+        return {"embedding": torch.stack(embeddings)}
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         directions = normalize(round.uploads["embedding"], dim=1)

@@ -54,7 +54,7 @@ class Method(fedavg.Method):
         self._drift: Parameters = {}  # h_i, [C, ...]
         self._literal = self.settings.variant == "openfgl"
         self._names: list[str] = []  # shared parameters that gradients train; buffers have no drift
-        self._own: Parameters = {}  # -d_i / (K lr), [C, ...]
+        self._variates: Parameters = {}  # -d_i / (K lr), [C, ...]
         self._common: Parameters = {}  # -d / (K lr), [1, ...]
         self._pull: Parameters = {}  # alpha (h_i - theta) + (d_i - d) / (K lr), [C, ...]; openfgl omits d
 
@@ -107,11 +107,11 @@ class Method(fedavg.Method):
         for name, gradient in round.uploads.items():
             now, before = round.parameters[name], round.received[name]
             drift = self._drift.setdefault(name, torch.zeros_like(now))
-            own = self._own.setdefault(name, torch.zeros_like(now))
-            drift[rows] += -by_client(lengths, now) * own[rows] if self._literal else now[rows] - before[rows]
-            own[rows] = gradient
-            self._common[name] = weighted_sum(everyone, own).unsqueeze(0)
+            variate = self._variates.setdefault(name, torch.zeros_like(now))
+            drift[rows] += -by_client(lengths, now) * variate[rows] if self._literal else now[rows] - before[rows]
+            variate[rows] = gradient
+            self._common[name] = weighted_sum(everyone, variate).unsqueeze(0)
             mixed[name] = mixed[name] + weighted_sum(trained, drift)
-            self._pull[name] = self.settings.alpha * (drift - mixed[name]) - own
+            self._pull[name] = self.settings.alpha * (drift - mixed[name]) - variate
             if not self._literal:
                 self._pull[name] += self._common[name]

@@ -128,13 +128,13 @@ class Method(fedavg.Method):
     @torch.no_grad()
     def _embeddings(self, parameters: Parameters) -> np.ndarray:
         """Return the embeddings of all rows, [N, outputs] float32, each under the parameters of its own client."""
-        found = []
+        logits = []
         for first in range(0, self.federation.num_clients, self._chunk_clients):
             clients = np.arange(first, min(first + self._chunk_clients, self.federation.num_clients))
             batch = self.backbone.batch(self.federation, clients, device=self._device)
             output = self.backbone.forward(take(parameters, rows_of(clients)), batch, no_dropout)
-            found.append(output.logits.cpu().numpy())
-        return np.concatenate(found)
+            logits.append(output.logits.cpu().numpy())
+        return np.concatenate(logits)
 
 
 def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray, federation: Federation) -> np.ndarray:
@@ -153,9 +153,9 @@ def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray
     adjacency, links = federation.adjacency, list[tuple[int, int]]()
     joined: defaultdict[int, list[int]] = defaultdict(list)  # by the links chosen so far
     for start, stop in zip(federation.ptr, federation.ptr[1:], strict=False):
-        own = np.arange(*np.searchsorted(anchors, [start, stop]))
+        positions = np.arange(*np.searchsorted(anchors, [start, stop]))
         size = max(1, _BLOCK // max(1, stop - start))
-        for some in np.split(own, range(size, len(own), size)):
+        for some in np.split(positions, range(size, len(positions), size)):
             products = wanted[some] @ embeddings[start:stop].T
             for anchor, scores in zip(anchors[some].tolist(), products, strict=True):
                 known = adjacency.indices[adjacency.indptr[anchor] : adjacency.indptr[anchor + 1]]

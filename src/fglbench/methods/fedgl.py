@@ -101,10 +101,10 @@ class Method(aggregated.Method):
         sent = dict(super().download(number, clients))
         bounds = [slice(*self.federation.ptr[client : client + 2]) for client in clients]
         if number and self.settings.label_weight:
-            sent["pseudo_labels"] = [torch.from_numpy(self._labels[own].astype(np.int32)) for own in bounds]
+            sent["pseudo_labels"] = [torch.from_numpy(self._labels[rows].astype(np.int32)) for rows in bounds]
         if number and self._joins():
-            pairs = [sp.triu(self._edges[own, own], format="coo") for own in bounds]
-            sent["edges"] = [torch.from_numpy(np.stack([own.row, own.col]).astype(np.int32)) for own in pairs]
+            pairs = [sp.triu(self._edges[rows, rows], format="coo") for rows in bounds]
+            sent["edges"] = [torch.from_numpy(np.stack([block.row, block.col]).astype(np.int32)) for block in pairs]
         return sent
 
     def loss(self, step: base.Step) -> Tensor | None:
@@ -119,8 +119,8 @@ class Method(aggregated.Method):
         logits = self.backbone.forward(step.parameters, batch, no_dropout).logits
         labels = torch.from_numpy(self._labels[rows]).to(device)
         each = cross_entropy(logits, labels, reduction="none").unsqueeze(1)
-        own: Tensor = self.settings.label_weight * (batch.client_mean @ each).squeeze(1)
-        return own if inner is None else inner + own
+        loss: Tensor = self.settings.label_weight * (batch.client_mean @ each).squeeze(1)
+        return loss if inner is None else inner + loss
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """Return predictions and embeddings, and the messages of the aggregation.
@@ -146,8 +146,8 @@ class Method(aggregated.Method):
                 predictions.append(output.logits.softmax(1))
             if self._joins():
                 embeddings.append(self.backbone.representation(output, batch))
-        found = {"predictions": predictions, "embeddings": embeddings}
-        return sent | {name: torch.cat(parts) for name, parts in found.items() if parts}
+        by_name = {"predictions": predictions, "embeddings": embeddings}
+        return sent | {name: torch.cat(parts) for name, parts in by_name.items() if parts}
 
     def aggregate(self, round: base.Round) -> Mapping[str, Tensor]:
         return super().aggregate(_without_own(round))
@@ -161,18 +161,20 @@ class Method(aggregated.Method):
         weights = round.weights.cpu().numpy()[federation.client_of[held]]
         average = mean_of_holders(self._node_of[held], weights)
         if self.settings.label_weight:
-            found = pseudo_labels(average @ round.uploads["predictions"].cpu().numpy(), self.settings.confidence)
-            self._labels[held] = np.where(federation.role[held] == TRAIN, -1, found)
+            labels = pseudo_labels(average @ round.uploads["predictions"].cpu().numpy(), self.settings.confidence)
+            self._labels[held] = np.where(federation.role[held] == TRAIN, -1, labels)
         if self._joins():
             embeddings = torch.from_numpy(average @ round.uploads["embeddings"].cpu().numpy()).to(round.weights.device)
             position = np.cumsum(held) - 1
-            own = {
+            blocks_of_round = {
                 client: nearest(embeddings[position[start] : position[stop - 1] + 1], self.settings.neighbours)
                 for client in round.clients
                 for start, stop in [federation.ptr[client : client + 2]]
             }
             bounds = enumerate(zip(federation.ptr, federation.ptr[1:], strict=False))
-            blocks = [own.get(client, self._edges[start:stop, start:stop]) for client, (start, stop) in bounds]
+            blocks = [
+                blocks_of_round.get(client, self._edges[start:stop, start:stop]) for client, (start, stop) in bounds
+            ]
             self._edges = sp.block_diag(blocks, format="csr", dtype=np.float32)
 
     def rebuild(self, round: base.ClientRound) -> Federation | None:
@@ -184,8 +186,8 @@ class Method(aggregated.Method):
 
 def _without_own(round: base.Round) -> base.Round:
     """Return the round without the uploads of FedGL itself, as the aggregation sees it."""
-    own = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
-    return replace(round, uploads=own)
+    kept = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
+    return replace(round, uploads=kept)
 
 
 def pseudo_labels(predictions: np.ndarray, confidence: float) -> np.ndarray:
@@ -214,7 +216,7 @@ def nearest(embeddings: Tensor, neighbours: int) -> sp.csr_matrix:
     unit = normalize(embeddings, dim=1)
     size, count = len(unit), min(neighbours, len(unit) - 1)
     block = max(1, _BLOCK // size)
-    found = sp.csr_matrix((size, size), dtype=np.float32)
+    adjacency = sp.csr_matrix((size, size), dtype=np.float32)
     for first in range(0, size if count else 0, block):
         cosine = unit[first : first + block] @ unit.T
         rows = torch.arange(len(cosine), device=cosine.device)
@@ -222,5 +224,7 @@ def nearest(embeddings: Tensor, neighbours: int) -> sp.csr_matrix:
         values, columns = cosine.topk(count, dim=1)
         starts, keep = (first + rows).repeat_interleave(count), (values > 0).flatten()
         pairs = torch.stack([starts[keep], columns.flatten()[keep]]).cpu().numpy()
-        found = found + sp.csr_matrix((np.ones(pairs.shape[1], dtype=np.float32), tuple(pairs)), shape=found.shape)
-    return found.maximum(found.T).tocsr()
+        adjacency = adjacency + sp.csr_matrix(
+            (np.ones(pairs.shape[1], dtype=np.float32), tuple(pairs)), shape=adjacency.shape
+        )
+    return adjacency.maximum(adjacency.T).tocsr()

@@ -253,23 +253,23 @@ def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
     Returns:
         [C, len(bases) * order * k * classes] float32.
     """
-    found = _means_of_powers(bases, order, graph.client_mean.product)
-    if not found.sum().isfinite():
+    moments = _means_of_powers(bases, order, graph.client_mean.product)
+    if not moments.sum().isfinite():
         exact = _means_of_powers([steps.double() for steps in bases], order, graph.exact_client_mean)
-        found = torch.where(found.isfinite().all(1, keepdim=True), found, _scaled(exact).float())
-    return found
+        moments = torch.where(moments.isfinite().all(1, keepdim=True), moments, _scaled(exact).float())
+    return moments
 
 
 def _means_of_powers(bases: list[Tensor], order: int, client_mean: Callable[[Tensor], Tensor]) -> Tensor:
-    found = []
+    means = []
     for steps in bases:  # one base at a time: it and its power fit a core's cache
         flat = steps.flatten(1)
-        found.append(client_mean(flat))
+        means.append(client_mean(flat))
         power, memory = flat, torch.empty_like(flat)
         for _ in range(1, order):
             power = torch.mul(power, flat, out=memory)
-            found.append(client_mean(power))
-    return torch.cat(found, dim=1)
+            means.append(client_mean(power))
+    return torch.cat(means, dim=1)
 
 
 def _scaled(rows: Tensor) -> Tensor:

@@ -87,9 +87,9 @@ class Method(base.Method):
     def _split_clusters(self, products: np.ndarray, counts: np.ndarray) -> None:
         for number in range(self.cluster.max() + 1):
             members = np.flatnonzero((self.cluster == number) & self._trained)
-            own = products[np.ix_(members, members)]
-            if len(members) > 2 and self._disagree(own, counts[members]) and self.ready(members):
-                first, second = minimum_cut(self.similarities(own, members))
+            inner = products[np.ix_(members, members)]
+            if len(members) > 2 and self._disagree(inner, counts[members]) and self.ready(members):
+                first, second = minimum_cut(self.similarities(inner, members))
                 smaller = min(first, second, key=lambda part: (counts[members[part]].sum(), -part[0]))
                 self.cluster[members[smaller]] = self.cluster.max() + 1
                 self.was_split(members)

@@ -22,5 +22,5 @@ def sampler_of(settings: SampledSettings) -> Callable[[sp.csr_matrix], Sampler]:
     Returns:
         Function that makes the sampler of an adjacency matrix [N, N].
     """
-    own = registry.declaration("sampler", settings.sampler).settings(**settings.sampler_settings)
-    return partial(registry.module("sampler", settings.sampler).Sampler, own)
+    sampler_settings = registry.declaration("sampler", settings.sampler).settings(**settings.sampler_settings)
+    return partial(registry.module("sampler", settings.sampler).Sampler, sampler_settings)

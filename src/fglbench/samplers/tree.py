@@ -53,8 +53,8 @@ class Sampler(base.Sampler):
         level, place = trees[:, :1], 1
         for fanout in self.settings.fanouts:
             width = level.shape[1] * fanout
-            own = variates[:, place - 1 : place - 1 + width].reshape(*level.shape, fanout)
-            level = self._neighbours.pick(level[:, :, None], own).reshape(-1, width)
+            draws = variates[:, place - 1 : place - 1 + width].reshape(*level.shape, fanout)
+            level = self._neighbours.pick(level[:, :, None], draws).reshape(-1, width)
             trees[:, place : place + width] = level
             place += width
 

@@ -63,8 +63,8 @@ def targets_of(name: str) -> str:
     Returns:
         The constant `TARGETS` of its file, "nodes" by default.
     """
-    found: str = registry.declaration("task", name).constants.get("TARGETS", "nodes")
-    return found
+    word: str = registry.declaration("task", name).constants.get("TARGETS", "nodes")
+    return word
 
 
 def metrics_of(name: str) -> dict[str, str]:
@@ -76,8 +76,8 @@ def metrics_of(name: str) -> dict[str, str]:
     Returns:
         Score -> its better direction ("higher" or "lower"); the score that selects the round is the first one.
     """
-    found: dict[str, str] = registry.declaration("task", name).constants["METRICS"]
-    return found
+    metrics: dict[str, str] = registry.declaration("task", name).constants["METRICS"]
+    return metrics
 
 
 def metrics_of_logits(name: str) -> tuple[str, ...]:
@@ -89,8 +89,8 @@ def metrics_of_logits(name: str) -> tuple[str, ...]:
     Returns:
         Names of these scores; empty if there are none.
     """
-    found: tuple[str, ...] = registry.declaration("task", name).constants.get("OF_LOGITS", ())
-    return found
+    names: tuple[str, ...] = registry.declaration("task", name).constants.get("OF_LOGITS", ())
+    return names
 
 
 def selecting_metric(name: str) -> str:

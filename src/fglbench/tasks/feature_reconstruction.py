@@ -77,10 +77,10 @@ class Task(NodeTask):
             `<role>_r2` [C] float64; if clients share nodes, also `<role>_node_mean`, in which every node counts once.
         """
         rows = federation.role == ROLES[role]
-        found = predictions[rows].astype(np.float64)
-        kept = {f"{role}_r2": np.bincount(federation.client_of[rows], found, minlength=federation.num_clients)}
+        scores = predictions[rows].astype(np.float64)
+        kept = {f"{role}_r2": np.bincount(federation.client_of[rows], scores, minlength=federation.num_clients)}
         if federation.share is not None:
-            kept[f"{role}_node_mean"] = np.array(node_mean(found, federation.share[rows]), dtype=np.float64)
+            kept[f"{role}_node_mean"] = np.array(node_mean(scores, federation.share[rows]), dtype=np.float64)
         return kept
 
     def scores(
@@ -88,7 +88,7 @@ class Task(NodeTask):
     ) -> dict[str, dict[str, Any]]:
         ptr = targets.ptr
         of_client = zip(np.split(predicted, ptr[1:-1]), np.split(tested, ptr[1:-1]), strict=True)
-        each = [float(own[chosen].mean()) if chosen.any() else None for own, chosen in of_client]
+        each = [float(r2[chosen].mean()) if chosen.any() else None for r2, chosen in of_client]
         pooled = float(predicted[tested].mean()) if tested.any() else None
         shared = {} if targets.share is None else {"node_mean": node_mean(predicted[tested], targets.share[tested])}
         return {"r2": means(pooled, each, int(tested.sum())) | shared}

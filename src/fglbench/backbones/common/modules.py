@@ -99,15 +99,15 @@ class ModuleBackbone(base.Backbone):
 
     @staticmethod
     def _floating(module: nn.Module, recurse: bool = False) -> Iterator[tuple[str, Tensor]]:
-        return ((name, own) for name, own in module.named_buffers(recurse=recurse) if own.is_floating_point())
+        return ((name, buffer) for name, buffer in module.named_buffers(recurse=recurse) if buffer.is_floating_point())
 
     def initial(self, generator: torch.Generator) -> Parameters:
         with _seeded(generator.initial_seed()):
             module = self.model(self.features, self.outputs, self.settings)
-        return {name: own.detach() for name, own in module.named_parameters()}
+        return {name: tensor.detach() for name, tensor in module.named_parameters()}
 
     def buffers(self, generator: torch.Generator) -> Parameters:
-        return {name: own.detach().clone() for name, own in self._floating(self._module, recurse=True)}
+        return {name: tensor.detach().clone() for name, tensor in self._floating(self._module, recurse=True)}
 
     def batch(
         self,
@@ -145,16 +145,17 @@ class ModuleBackbone(base.Backbone):
         logits, hidden = [], []
         moved: dict[str, list[Tensor]] = {name: [] for name in names if dropout.training}
         for place, (x, edge_index, targets) in enumerate(batch.graphs):
-            own = {name: tensor[place] for name, tensor in parameters.items()}
-            own |= {name: own[name].clone() for name in names}  # because a training pass writes to the buffers
+            client_tensors = {name: tensor[place] for name, tensor in parameters.items()}
+            # A training pass writes to the buffers.
+            client_tensors |= {name: client_tensors[name].clone() for name in names}
             with _seeded(seeds[place] if seeds else None), _reading(self._module, self._head) as read:
-                out = functional_call(self._module, own, (x, edge_index))
+                out = functional_call(self._module, client_tensors, (x, edge_index))
             if self._head and not read:
                 raise ComponentError(f"{self.model.__name__} does not call its child '{self._head}', so it is no head.")
             logits.append(out[targets])
             hidden.append(read[0][targets] if read else out[targets])
             for name, values in moved.items():
-                values.append(own[name])
+                values.append(client_tensors[name])
         updated = {name: torch.stack(values) for name, values in moved.items()}
         return Output(torch.cat(logits), torch.cat(hidden), buffers=updated)
 

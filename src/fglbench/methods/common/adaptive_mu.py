@@ -69,12 +69,12 @@ class Method(fedavg.Method):
         return self._adaptive.value if self._adaptive else self.settings.mu
 
     def download(self, number: int, clients: np.ndarray) -> base.Messages:
-        own = {"mu": torch.full((len(clients),), self._adaptive.value)} if self._adaptive else {}
-        return {**super().download(number, clients), **own}
+        extra = {"mu": torch.full((len(clients),), self._adaptive.value)} if self._adaptive else {}
+        return {**super().download(number, clients), **extra}
 
     def upload(self, round: base.ClientRound) -> Mapping[str, Tensor]:
-        own = {"loss": torch.from_numpy(round.losses[round.clients])} if self._adaptive else {}
-        return {**super().upload(round), **own}
+        extra = {"loss": torch.from_numpy(round.losses[round.clients])} if self._adaptive else {}
+        return {**super().upload(round), **extra}
 
     def finish(self, phase: Phase, parameters: Parameters) -> base.Prepared | None:
         if self._adaptive:

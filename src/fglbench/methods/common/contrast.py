@@ -53,11 +53,11 @@ class Contrast:
         """Return z_glob and all z_q, which are the same in all local epochs of the step's clients."""
         if self._fixed is None or self._fixed[0] != step.round or self._fixed[1] is not step.batch:
             rows = rows_of(step.clients)
-            models = [take(received, rows) if received else step.received, *(take(own, rows) for own in earlier)]
+            models = [take(received, rows) if received else step.received, *(take(model, rows) for model in earlier)]
             with torch.no_grad():
-                outputs = [self._backbone.forward(own, step.batch, no_dropout) for own in models]
-            found = [self._backbone.representation(output, step.batch) for output in outputs]
-            self._fixed = step.round, step.batch, found
+                outputs = [self._backbone.forward(model, step.batch, no_dropout) for model in models]
+            embeddings = [self._backbone.representation(output, step.batch) for output in outputs]
+            self._fixed = step.round, step.batch, embeddings
         return self._fixed[2]
 
 

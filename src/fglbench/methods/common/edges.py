@@ -23,8 +23,8 @@ def with_more_edges(federation: Federation, edges: sp.csr_matrix) -> Federation:
     if whole is None:
         return joined
     rows = np.flatnonzero(~np.isin(whole.role, (VAL, TEST)))
-    found = edges.tocoo()
-    placed = sp.csr_matrix((found.data, (rows[found.row], rows[found.col])), shape=whole.adjacency.shape)
+    pairs = edges.tocoo()
+    placed = sp.csr_matrix((pairs.data, (rows[pairs.row], rows[pairs.col])), shape=whole.adjacency.shape)
     return replace(joined, evaluated=_joined(whole, placed))
 
 

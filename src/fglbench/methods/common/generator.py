@@ -94,11 +94,11 @@ class Hidden:
         places = np.searchsorted(reached, added[present])
         self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
         self._places = torch.from_numpy(places).to(device)
-        own = cast(Tensor | SparseOperator, self._batch.features[0])
+        features = cast(Tensor | SparseOperator, self._batch.features[0])
         self._features_of_own: Tensor | PartlyDenseRows = (  # the vectors, which every step changes, are dense rows
-            own
-            if isinstance(own, Tensor)
-            else PartlyDenseRows.of(own, torch.empty(0, device=device), places, self._batch.feature_ptr)
+            features
+            if isinstance(features, Tensor)
+            else PartlyDenseRows.of(features, torch.empty(0, device=device), places, self._batch.feature_ptr)
         )
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
@@ -125,8 +125,8 @@ class Hidden:
         chosen = np.zeros(len(self.owners), dtype=np.int64)
         for (first, last), (rows, candidates, allowed) in zip(pairwise(self.vector_ptr), self._near, strict=True):
             if first < last:
-                found = candidates.nearest(vectors[first:last], allowed)
-                chosen[first:last] = rows[found[:, 0]]
+                nearest = candidates.nearest(vectors[first:last], allowed)
+                chosen[first:last] = rows[nearest[:, 0]]
         return dense_rows(self._features[chosen], vectors.device)
 
     def mended_batch(self, vectors: Tensor) -> PropagationBatch:
@@ -138,8 +138,12 @@ class Hidden:
         Returns:
             A batch whose targets are the training nodes of these clients that stay.
         """
-        own, placed = self._features_of_own, vectors[self._vectors]
-        x = own.index_copy(0, self._places, placed) if isinstance(own, Tensor) else replace(own, dense=placed)
+        features, placed = self._features_of_own, vectors[self._vectors]
+        x = (
+            features.index_copy(0, self._places, placed)
+            if isinstance(features, Tensor)
+            else replace(features, dense=placed)
+        )
         return replace(self._batch, features=[x])
 
 
@@ -188,14 +192,14 @@ class Generator(Backbone):
         self.settings = sage.Settings(hidden=width, dropout=0.0)
         self._encoder = sage.Backbone(self.settings, features, width)
         self._classifier = sage.Backbone(self.settings, features, federation.classes)
-        self._own, self._seed, self.device = settings, seed, device
+        self._settings, self._seed, self.device = settings, seed, device
         self._shape = settings.neighbours, features
         clients = range(federation.num_clients)
         self._streams = [torch.Generator().manual_seed(derive(seed, "fedsage+ noise", client)) for client in clients]
         self._hidden: dict[tuple[int, ...], Hidden] = {}
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        width = self._own.width
+        width = self._settings.width
         neighbours, features = self._shape
         layers = [(width, 1), (width, width), (width, neighbours * features)]
         start = {
@@ -206,7 +210,7 @@ class Generator(Backbone):
         # Each of a node's vectors has its own layer, so that only the requested vectors are computed.
         start["head"]["2.weight"] = start["head"]["2.weight"].view(width, *self._shape).transpose(0, 1).contiguous()
         start["head"]["2.bias"] = start["head"]["2.bias"].view(self._shape)
-        return {f"{part}.{name}": tensor for part, own in start.items() for name, tensor in own.items()}
+        return {f"{part}.{name}": tensor for part, tensors in start.items() for name, tensor in tensors.items()}
 
     def batch(
         self,
@@ -219,9 +223,9 @@ class Generator(Backbone):
     ) -> Hidden:
         key = tuple(clients.tolist())  # a client hides the same nodes in every round
         if key not in self._hidden:
-            own = some_clients(federation, clients)
-            shares = self._own.neighbours, self._own.hidden_share
-            self._hidden[key] = Hidden(own, clients, *shares, self._seed, self.device)
+            part = some_clients(federation, clients)
+            shares = self._settings.neighbours, self._settings.hidden_share
+            self._hidden[key] = Hidden(part, clients, *shares, self._seed, self.device)
         return self._hidden[key]
 
     def forward(self, parameters: Parameters, batch: Hidden, dropout: Dropout) -> Guesses:
@@ -397,12 +401,12 @@ class Exchange(base.Method):
         width, size = self.settings.width, self.settings.neighbours * self.federation.num_features
         head = width * width + width + width * size + size  # the two layers that map noisy representations to features
         nodes = [len(np.unique(batch.owners[first:last])) for first, last in pairwise(batch.vector_ptr)]
-        each = [(own * width + head) * self.federation.num_clients if own else 0 for own in nodes]
+        each = [(count * width + head) * self.federation.num_clients if count else 0 for count in nodes]
         return [torch.empty(values, device="meta") for values in each]
 
 
 def _part(parameters: Parameters, part: str) -> Parameters:
-    return {name.removeprefix(f"{part}."): own for name, own in parameters.items() if name.startswith(f"{part}.")}
+    return {name.removeprefix(f"{part}."): tensor for name, tensor in parameters.items() if name.startswith(f"{part}.")}
 
 
 def _layer(parameters: Parameters, number: int, x: Tensor, ptr: list[int]) -> Tensor:

@@ -31,13 +31,13 @@ class Candidates:
         self._groups: list[tuple[int, SparseOperator | Tensor, Tensor]] = []  # first row, rows, half of their squares
         self._block = _BLOCK[torch.device(device).type]
         for start, stop in pairwise(ptr):
-            own = features[start:stop]
-            if isinstance(own, np.ndarray):
-                rows: SparseOperator | Tensor = torch.from_numpy(own).to(device)
-                squares = np.square(own).sum(1, keepdims=True)
+            block_features = features[start:stop]
+            if isinstance(block_features, np.ndarray):
+                rows: SparseOperator | Tensor = torch.from_numpy(block_features).to(device)
+                squares = np.square(block_features).sum(1, keepdims=True)
             else:
-                rows = SparseOperator(own, device)
-                squares = own.multiply(own).sum(1)
+                rows = SparseOperator(block_features, device)
+                squares = block_features.multiply(block_features).sum(1)
             half = torch.from_numpy(np.asarray(squares, dtype=np.float32) / 2).to(device)
             self._groups.append((int(start), rows, half))
 
@@ -53,7 +53,7 @@ class Candidates:
             [M, groups] int64 rows of the features.
         """
         groups = [group for number, group in enumerate(self._groups) if number != without]
-        found = np.empty((len(vectors), len(groups)), dtype=np.int64)
+        nearest = np.empty((len(vectors), len(groups)), dtype=np.int64)
         size = max(_FEWEST, self._block // max(len(half) for _, _, half in groups))
         for first in range(0, len(vectors), size):
             block = slice(first, first + size)
@@ -63,8 +63,8 @@ class Candidates:
                 distance = half - rows @ columns
                 if allowed is not None:
                     distance = distance.masked_fill(~allowed[block].T, torch.inf)
-                found[block, number] = start + distance.argmin(0).cpu().numpy()
-        return found
+                nearest[block, number] = start + distance.argmin(0).cpu().numpy()
+        return nearest
 
 
 def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, clients: np.ndarray) -> Tensor:
@@ -85,8 +85,8 @@ def others_mean(everyone: Candidates, federation: Federation, vectors: Tensor, c
     chosen = [np.empty(0, dtype=np.int64)]
     for client in np.unique(clients):
         start, stop = np.searchsorted(clients, [client, client + 1])
-        own = int(np.searchsorted(present, client))
-        chosen.append(everyone.nearest(vectors[start:stop], without=own).ravel())
+        position = int(np.searchsorted(present, client))
+        chosen.append(everyone.nearest(vectors[start:stop], without=position).ravel())
     others = len(present) - 1
     indptr = np.arange(len(clients) + 1) * others
     shares = np.full(indptr[-1], 1.0 / others, dtype=np.float32)

@@ -37,10 +37,10 @@ class InnerProducts:
         size, both = 2 * len(ends), ends.T.ravel()
         # Row r has an entry for every pair end that equals r; the column is the number of that end.
         by_row = sp.csr_matrix((np.ones(size, dtype=np.int8), (both, np.arange(size))), shape=(rows, size))
-        own, other = by_row.indices, (by_row.indices + len(ends)) % max(size, 1)
+        position, other = by_row.indices, (by_row.indices + len(ends)) % max(size, 1)
         self._rows = rows
         self._ends = torch.from_numpy(np.ascontiguousarray(ends.T)).to(device)
-        self._pair = torch.from_numpy(own % max(len(ends), 1)).to(device)
+        self._pair = torch.from_numpy(position % max(len(ends), 1)).to(device)
         self._indptr = torch.from_numpy(by_row.indptr).to(device)
         self._columns = torch.from_numpy(both[other].astype(by_row.indptr.dtype)).to(device)
 
@@ -57,11 +57,11 @@ class InnerProducts:
         Returns:
             [P] float32.
         """
-        found = z.new_empty(self._ends.shape[1])
-        for ends, out in zip(self._ends.split(_AT_ONCE, dim=1), found.split(_AT_ONCE), strict=True):
-            first, second = (z.index_select(0, own) for own in ends)
+        products = z.new_empty(self._ends.shape[1])
+        for ends, out in zip(self._ends.split(_AT_ONCE, dim=1), products.split(_AT_ONCE), strict=True):
+            first, second = (z.index_select(0, rows) for rows in ends)
             torch.sum(first.mul_(second), dim=1, out=out)
-        return found
+        return products
 
     def gradient(self, gradient: Tensor, z: Tensor) -> Tensor:
         """Compute the gradient of the matrix from that of the inner products.
@@ -114,7 +114,7 @@ class ClientPairs:
             The pairs of all clients, one client after another.
         """
         device = batch.targets.device
-        rows = [own + start for own, start in zip(ends, batch.target_ptr, strict=False)]
+        rows = [pairs + start for pairs, start in zip(ends, batch.target_ptr, strict=False)]
         ptr = np.cumsum([0, *map(len, ends)])
         return cls(InnerProducts(np.concatenate(rows), len(batch.targets), device), client_means(ptr, device))
 
@@ -258,10 +258,10 @@ class SampledPairs(LinkObjective):
             pairs.
         """
         drawn = [self._candidates(numpy_stream(seed, "negatives", c, round, epoch), c) for c in clients.tolist()]
-        rows = np.concatenate([own + self._starts[c] for own, c in zip(drawn, clients, strict=True)])
+        rows = np.concatenate([pairs + self._starts[c] for pairs, c in zip(drawn, clients, strict=True)])
         joined = np.asarray(self._adjacency[rows[:, 0], rows[:, 1]]).ravel() > 0
-        free = np.split(~joined & (rows[:, 0] != rows[:, 1]), np.cumsum([len(own) for own in drawn])[:-1])
-        return [own[kept][: self.counts[c]] for own, kept, c in zip(drawn, free, clients, strict=True)]
+        free = np.split(~joined & (rows[:, 0] != rows[:, 1]), np.cumsum([len(pairs) for pairs in drawn])[:-1])
+        return [pairs[kept][: self.counts[c]] for pairs, kept, c in zip(drawn, free, clients, strict=True)]
 
     def _candidates(self, stream: np.random.Generator, client: int) -> np.ndarray:
         edges, nodes = int(self.counts[client]), int(self._sizes[client])
@@ -282,8 +282,8 @@ class AllPairs(LinkObjective):
         edges = 2 * torch.from_numpy(self.counts[step.clients]).to(z)  # ordered edges, as in the public code
         absent = size.square() - edges
         weight, norm = absent / edges, size.square() / (2 * absent)
-        own = z.tensor_split(step.batch.target_ptr[1:-1])
-        everything = torch.stack([softplus(nodes @ nodes.T).mean() for nodes in own])
+        embeddings = z.tensor_split(step.batch.target_ptr[1:-1])
+        everything = torch.stack([softplus(nodes @ nodes.T).mean() for nodes in embeddings])
         scores, itself = positive.products(z), z.square().sum(1)
         pairs = torch.from_numpy(np.repeat(np.arange(len(step.clients)), self.counts[step.clients])).to(z.device)
         of_edges = weight[pairs] * softplus(-scores) - softplus(scores)
