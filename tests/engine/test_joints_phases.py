@@ -182,7 +182,7 @@ def test_batches_of_the_cells_backbone_are_the_same_in_every_phase(five: Case) -
         def phases(self, schedule: Schedule) -> Sequence[Phase]:
             return [Phase("train", 2), Phase("refine", 2, schedule=replace(schedule, batch_size=1))]
 
-    with pytest.raises(ComponentError, match="phase 'refine' has batch_size 1, and the cell has None"):
+    with pytest.raises(ComponentError, match="phase 'refine' has batch_size 1, but the cell has None"):
         run(five.federation("gcn"), Changes, "gcn")
 
 

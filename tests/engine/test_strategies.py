@@ -157,7 +157,7 @@ def test_scaffold_keeps_the_mean_of_its_variates(five: Case) -> None:
     _, method = trained(five, "scaffold", rounds=4, participation=0.6)
     shares = five.federation().count(TRAIN) / five.federation().count(TRAIN).sum()
     for name, common in method._common.items():
-        mean = torch.einsum("c,c...->...", torch.from_numpy(shares).float(), method._own[name])
+        mean = torch.einsum("c,c...->...", torch.from_numpy(shares).float(), method._variates[name])
         torch.testing.assert_close(common[0], mean, rtol=0, atol=1e-6)
 
 
@@ -231,7 +231,7 @@ def test_feddc_of_openfgl_counts_the_steps_of_batches(five: Case) -> None:
         length = 0.003 * 3 * max(1, -(-count // 2))
         for name, start in initial_of(five).items():
             update = result.parameters["last"][name][client] - start
-            torch.testing.assert_close(-method._own[name][client] * length, update, rtol=0, atol=1e-6)
+            torch.testing.assert_close(-method._variates[name][client] * length, update, rtol=0, atol=1e-6)
 
 
 def test_feddc_starts_as_fedprox_and_takes_twice_its_step(five: Case) -> None:

@@ -75,10 +75,10 @@ def global_test(
     arrays = {}
     for reading, parameters in result.parameters.items():
         models = range(1 if _all_alike(parameters) else len(next(iter(parameters.values()))))
-        each = [stacked.take(parameters, slice(model, model + 1)) for model in models]
-        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(held)[nodes] for held in each])
+        by_model = [stacked.take(parameters, slice(model, model + 1)) for model in models]
+        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(one)[nodes] for one in by_model])
         if logits:
-            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(held)[nodes] for held in each])
+            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(one)[nodes] for one in by_model])
     return arrays
 
 

@@ -149,13 +149,13 @@ class LocalTraining:
         seen: list[tuple[Step, Tensor]] = []
 
         def losses(parameters: Parameters) -> Tensor:
-            held = parameters | client_rows.buffers
-            output = self._backbone.forward(held, batch, dropout)
-            known = self._seed, number, epoch, batch.clients
-            step = Step(*known, held, client_rows.received, client_rows.downloads, output, batch, self._schedule)
+            tensors = parameters | client_rows.buffers
+            output = self._backbone.forward(tensors, batch, dropout)
+            context = self._seed, number, epoch, batch.clients
+            step = Step(*context, tensors, client_rows.received, client_rows.downloads, output, batch, self._schedule)
             loss = self._objective.loss(step)
-            added = [term for term in (output.penalty, self._method.loss(step)) if term is not None]
-            total = sum(added, start=loss)
+            terms = [term for term in (output.penalty, self._method.loss(step)) if term is not None]
+            total = sum(terms, start=loss)
             seen.append((step, torch.stack([loss.detach(), total.detach()])))
             return total
 
@@ -169,18 +169,18 @@ class LocalTraining:
         return loss
 
 
-def of_some(messages: Messages, places: np.ndarray) -> Messages:
+def of_some(messages: Messages, positions: np.ndarray) -> Messages:
     """Select the messages to some clients.
 
     Args:
         messages: messages to a group of clients, by name.
-        places: [S] int64 positions of the selected clients in this group.
+        positions: [S] int64 positions of the selected clients in this group.
 
     Returns:
         Messages to the selected clients, by name.
     """
     return {
-        name: sent[torch.from_numpy(places)] if isinstance(sent, Tensor) else [sent[place] for place in places]
+        name: sent[torch.from_numpy(positions)] if isinstance(sent, Tensor) else [sent[index] for index in positions]
         for name, sent in messages.items()
     }
 
@@ -211,11 +211,11 @@ class _ClientRows:
         if before is not None:
             before.put_back(current)
         rows = stacked.rows_of(clients, next(iter(current.values())).device)
-        taken = stacked.take(current, rows)
-        leaves = {name: taken.pop(name).requires_grad_() for name in trained}
+        tensors = stacked.take(current, rows)
+        leaves = {name: tensors.pop(name).requires_grad_() for name in trained}
         if len(clients) < len(chunk):
             downloads = of_some(downloads, np.searchsorted(chunk, clients))
-        return cls(clients, rows, leaves, taken, stacked.take(received, rows), downloads)
+        return cls(clients, rows, leaves, tensors, stacked.take(received, rows), downloads)
 
     @torch.no_grad()
     def put_back(self, current: Parameters) -> None:

@@ -56,8 +56,9 @@ def train(
     backbone = method.backbone
     if federation.propagated(backbone.propagation).hops and type(method).rebuild is not Method.rebuild:
         raise ComponentError(
-            f"{type(method).__module__}: its class changes graphs by `rebuild`, but features were propagated on those "
-            "that it is to change. Define `rebuild` in the method's own file (it may return super().rebuild(round))."
+            f"{type(method).__module__}: its class changes graphs by `rebuild`, but preprocessing propagated the "
+            "features on the unchanged graphs. Define `rebuild` in the method's own file "
+            "(it may return super().rebuild(round))."
         )
     clients = federation.num_clients
     setup = Setup(backbone, method, task, schedule, seed, clients, chunk_clients, torch.device(device))

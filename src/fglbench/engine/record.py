@@ -140,8 +140,8 @@ class Recorder:
     def end(self) -> None:
         """End the phase and compute its seconds and bytes."""
         phase = self._result.phases[-1]
-        now = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
-        phase |= {name: value - phase[name] for name, value in now.items()}
+        totals = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
+        phase |= {name: value - phase[name] for name, value in totals.items()}
 
     def add(
         self,
@@ -163,14 +163,14 @@ class Recorder:
             graphs: the client graphs that were scored; None for those of the recorder.
         """
         number, task, federation = self.rounds, self._task, self._federation
-        kept = {role: task.round_scores(predictions, federation, role) for role in self._sizes}
-        scores = {role: float(task.score(kept[role], role, self._sizes[role], self._mean)) for role in kept}
+        arrays = {role: task.round_scores(predictions, federation, role) for role in self._sizes}
+        scores = {role: float(task.score(arrays[role], role, self._sizes[role], self._mean)) for role in arrays}
         self.validation = scores["val"]
-        self.client_validation = self._of_clients(kept["val"])
+        self.client_validation = self._of_clients(arrays["val"])
         row = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
         losses = {"train_loss": trained.losses, "total_loss": trained.totals}
         self._count_round()
-        self._rows.append({"phase": self._phase, **row, **losses, **kept["val"], **kept["test"]})
+        self._rows.append({"phase": self._phase, **row, **losses, **arrays["val"], **arrays["test"]})
         readings = ["last"]
         for role, score in scores.items():
             if math.isnan(score) or score > self._best[role]:
@@ -196,8 +196,8 @@ class Recorder:
         """
         return self._of_clients(self._task.round_scores(predictions, self._federation, "val"))
 
-    def _of_clients(self, kept: Mapping[str, np.ndarray]) -> np.ndarray:
-        return self._task.client_scores(kept, "val", self._sizes["val"])
+    def _of_clients(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        return self._task.client_scores(arrays, "val", self._sizes["val"])
 
     def add_unscored(self, losses: np.ndarray) -> None:
         """Record a round of a phase that is not scored.

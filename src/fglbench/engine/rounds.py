@@ -48,8 +48,8 @@ def _check_schedule(phase: Phase, setup: Setup) -> None:
         of_phase, of_cell = getattr(phase.schedule or setup.schedule, key), getattr(setup.schedule, key)
         if of_phase != of_cell:
             raise ComponentError(
-                f"{type(setup.method).__module__}: phase '{phase.name}' has {key} {of_phase}, and the cell has "
-                f"{of_cell}. Leave {key} as it is, or give the phase a backbone of its own."
+                f"{type(setup.method).__module__}: phase '{phase.name}' has {key} {of_phase}, but the cell has "
+                f"{of_cell}. Keep the {key} of the cell in this phase, or give the phase its own backbone."
             )
 
 
@@ -201,8 +201,8 @@ class Rounds:
         self._setup.synchronise()
         began = time.perf_counter()
         mixed = dict(sent)
-        known = round.number, round.clients, round.counts, round.weights
-        at_server = Round(*known, sent, self._answered, round.schedule, uploads)
+        context = round.number, round.clients, round.counts, round.weights
+        at_server = Round(*context, sent, self._answered, round.schedule, uploads)
         self.weights = round.weights
         for group, weights in self._method.aggregate(at_server).items():
             mixed |= stacked.mix(sent, self._groups[group], weights)
@@ -226,8 +226,8 @@ class Rounds:
         if self._state.noise is None:
             return held
         trained = torch.from_numpy(np.isin(np.arange(self._setup.clients), active)).to(self._setup.device)
-        known = stacked.where(trained, held, self._unless_left(self._answered, self._sent or held))
-        self._sent = self._state.noise.protect(known, self._answered, active)
+        unprotected = stacked.where(trained, held, self._unless_left(self._answered, self._sent or held))
+        self._sent = self._state.noise.protect(unprotected, self._answered, active)
         return self._sent
 
     def _unless_left(self, answer: Parameters, kept: Parameters) -> Parameters:
@@ -237,8 +237,8 @@ class Rounds:
         return stacked.where(torch.from_numpy(self._left).to(self._setup.device), kept, answer)
 
     def _count(self, active: int, up: int, down: int) -> None:
-        each = stacked.bytes_of(self.current, self._shared)
-        self._recorder.sent(each * active + up, each * active + down)
+        size = stacked.bytes_of(self.current, self._shared)
+        self._recorder.sent(size * active + up, size * active + down)
 
     def end(self) -> None:
         """Pass on the parameters, and the graphs that the method changes for the following phases."""
@@ -253,8 +253,8 @@ class Rounds:
         """Return the shared parameters after the phase, in which clients that left take the server's last answer."""
         if not (self._phase.leavers_return and self._left.any()):
             return {}
-        left = torch.from_numpy(self._left).to(self._setup.device)
-        return stacked.where(left, self._mixed, {name: self.current[name] for name in self._mixed})
+        has_left = torch.from_numpy(self._left).to(self._setup.device)
+        return stacked.where(has_left, self._mixed, {name: self.current[name] for name in self._mixed})
 
     def let_go(self, losses: np.ndarray, validation: np.ndarray) -> None:
         """Apply the phase's stop rule after the scores of a round, and let the stopped clients leave.
@@ -269,6 +269,6 @@ class Rounds:
             return
         leaving = self._takes_part & ~self._left & self._phase.stop_rule.stops(losses, validation)
         if leaving.any():
-            now = torch.from_numpy(leaving).to(self._setup.device)
-            self.current = stacked.where(now, self.trained, self.current)
+            mask = torch.from_numpy(leaving).to(self._setup.device)
+            self.current = stacked.where(mask, self.trained, self.current)
         self._left |= leaving

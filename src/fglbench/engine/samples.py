@@ -171,8 +171,8 @@ def sample_batch(
     read = np.zeros(len(federation.labels), dtype=bool)
     read[drawn] = True
     rows = np.flatnonzero(read)
-    place = np.empty(len(read), dtype=np.int64)
-    place[rows] = np.arange(len(rows))
+    position = np.empty(len(read), dtype=np.int64)
+    position[rows] = np.arange(len(rows))
     row_ptr, target_ptr = (_boundaries(federation, clients, nodes) for nodes in (rows, targets))
 
     def tensor(array: np.ndarray) -> Tensor:
@@ -186,7 +186,7 @@ def sample_batch(
         client_mean=client_means(target_ptr, device),
         rows=tensor(rows),
         row_ptr=row_ptr,
-        positions=tensor(place[drawn]),
+        positions=tensor(position[drawn]),
         features=feature_rows(federation.features, rows, row_ptr, device),
     )
 
@@ -222,8 +222,8 @@ def evaluation_samples(
     bounds = _boundaries(federation, clients, targets)
     drawn = sampler.draw(targets, bounds, streams)
     for first, last in pairwise(bounds if whole else [*range(0, len(targets), _EVALUATED_AT_ONCE), len(targets)]):
-        some = slice(first, last)
-        yield sample_batch(federation, np.unique(client_of[some]), targets[some], drawn[some], device)
+        part = slice(first, last)
+        yield sample_batch(federation, np.unique(client_of[part]), targets[part], drawn[part], device)
 
 
 class Samples:
@@ -287,15 +287,15 @@ class Samples:
             yield self._last
             return
         self._last = None  # frees its memory for the next batch
-        known = self._known(clients)
+        samples = self._drawn_before(clients)
         for present, targets in self._minibatches.epoch(clients):
-            drawn = self._draw(present, targets) if known is None else known.of(targets)
+            drawn = self._draw(present, targets) if samples is None else samples.of(targets)
             batch = sample_batch(self._federation, present, targets, drawn, self._device)
             if self._stays:
                 self._last = batch
             yield batch
 
-    def _known(self, clients: np.ndarray) -> "_Drawn | None":
+    def _drawn_before(self, clients: np.ndarray) -> "_Drawn | None":
         """Return the samples drawn before the first step, as the setting `redraw` says; None to draw in each step."""
         redraw = self._sampler.settings.redraw
         if redraw == "never":
@@ -319,8 +319,8 @@ class _Drawn:
     targets: np.ndarray
     positions: np.ndarray
 
-    def of(self, some: np.ndarray) -> np.ndarray:
-        return self.positions[np.searchsorted(self.targets, some)]
+    def of(self, targets: np.ndarray) -> np.ndarray:
+        return self.positions[np.searchsorted(self.targets, targets)]
 
 
 def _boundaries(federation: Federation, clients: np.ndarray, positions: np.ndarray) -> list[int]:

@@ -43,20 +43,20 @@ def clients_at_once(
     """
     if memory_mb is None:
         return None
-    given = np.diff(federation.ptr)
-    added = added_rows * given
-    rows = given + added
-    made = federation.propagated(request)
-    features = sum(_feature_bytes(matrix, federation.ptr, added_rows) for matrix in made.features)
-    edges = np.diff(made.operator.indptr[federation.ptr]) + 2 * added  # both directions
-    each = (
+    nodes = np.diff(federation.ptr)
+    added = added_rows * nodes
+    rows = nodes + added
+    propagated = federation.propagated(request)
+    features = sum(_feature_bytes(matrix, federation.ptr, added_rows) for matrix in propagated.features)
+    edges = np.diff(propagated.operator.indptr[federation.ptr]) + 2 * added  # both directions
+    client_bytes = (
         features
         + (_OPERATORS * 16 + 4 * edge_values) * edges
         + 4 * rows * width * _COPIES_OF_ROWS
         + parameter_bytes * _COPIES_OF_PARAMETERS
-        + pair_bytes * given**2
+        + pair_bytes * nodes**2
     )
-    largest_first = np.cumsum(np.sort(each)[::-1])
+    largest_first = np.cumsum(np.sort(client_bytes)[::-1])
     return max(1, int(np.searchsorted(largest_first, memory_mb * 2**20, side="right")))
 
 

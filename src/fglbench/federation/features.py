@@ -48,8 +48,8 @@ def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: t
     """
     if isinstance(features, np.ndarray):
         contiguous = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
-        taken = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice makes no copy
-        return torch.from_numpy(taken).to(device)
+        selected = features[rows[0] : rows[-1] + 1] if contiguous else features[rows]  # a slice makes no copy
+        return torch.from_numpy(selected).to(device)
     selected = features if len(rows) == features.shape[0] else features[rows]
     if isinstance(selected, PartlyDense):
         dense = torch.from_numpy(selected.dense).to(device)

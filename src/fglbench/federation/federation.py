@@ -67,8 +67,8 @@ class Federation:
     @property
     def num_features(self) -> int:
         """Number of columns of the node features."""
-        made = next(iter(self.made.values()), None)
-        return int((made.features[0] if made else self.features).shape[1])
+        answer = next(iter(self.made.values()), None)
+        return int((answer.features[0] if answer else self.features).shape[1])
 
     @cached_property
     def client_of(self) -> np.ndarray:

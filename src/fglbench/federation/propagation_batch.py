@@ -231,8 +231,8 @@ def propagation_batch(
         The batch, with one level for each propagation that is still to be applied, and one for the output rows.
     """
     clients = np.asarray(clients, dtype=np.int64)
-    made = federation.propagated(request)
-    members, block = _members(federation, made.operator, clients)
+    propagated = federation.propagated(request)
+    members, block = _members(federation, propagated.operator, clients)
     starts = np.concatenate([[0], np.cumsum(federation.ptr[clients + 1] - federation.ptr[clients])])
 
     def boundaries(rows: np.ndarray) -> list[int]:
@@ -241,7 +241,7 @@ def propagation_batch(
 
     levels = [np.arange(len(members)) if targets is None else np.searchsorted(members, targets)]
     operators: list[SparseOperator] = []
-    for _ in range(propagations + hops - made.hops):
+    for _ in range(propagations + hops - propagated.hops):
         reached = levels[0]
         if operators and draw_neighbours is None and len(reached) == len(levels[1]):
             sources, operator = reached, operators[0]  # the rows are the same as one level above
@@ -257,7 +257,7 @@ def propagation_batch(
     output = members[levels[-1]]
     return PropagationBatch(
         clients=clients,
-        features=[feature_rows(matrix, members[levels[0]], ptrs[0], device) for matrix in made.features],
+        features=[feature_rows(matrix, members[levels[0]], ptrs[0], device) for matrix in propagated.features],
         feature_ptr=ptrs[0],
         combine=request.combine,
         lead=operators[:lead],
@@ -283,8 +283,8 @@ def _members(federation: Federation, operator: sp.csr_matrix, clients: np.ndarra
         np.concatenate([values[entry] for entry in entries]) for values in (operator.data, operator.indices)
     )
     indices = indices - np.repeat(offsets, sizes).astype(indices.dtype)
-    parts_of = (data, indices, np.concatenate([[0], np.cumsum(sizes)]))
-    return members, sp.csr_matrix(parts_of, shape=(len(members), len(members)))
+    arrays = (data, indices, np.concatenate([[0], np.cumsum(sizes)]))
+    return members, sp.csr_matrix(arrays, shape=(len(members), len(members)))
 
 
 def _step(

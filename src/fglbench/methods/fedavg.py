@@ -29,18 +29,18 @@ class Settings(AveragedSettings):
 class Method(base.Method):
     """FedAvg, and the base class of methods that average the parameters; the setting `weights` is optional."""
 
-    _nobody_counts = False
+    _all_weights_zero = False
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:
         by = getattr(self.settings, "weights", None)
         if by is None:
             return {base.SHARED: round.weights / round.weights.sum()}
         weights = client_weights(by, round.weights, self.federation)
-        self._nobody_counts = not weights.any()
-        return {} if self._nobody_counts else {base.SHARED: weights / weights.sum()}
+        self._all_weights_zero = not weights.any()
+        return {} if self._all_weights_zero else {base.SHARED: weights / weights.sum()}
 
     def server_update(self, round: base.Round, mixed: Parameters) -> None:
-        if self._nobody_counts:
+        if self._all_weights_zero:
             mixed |= round.received
 
 

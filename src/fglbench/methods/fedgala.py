@@ -79,7 +79,7 @@ class Method(fedavg.Method):
 
     def not_applicable(self) -> str | None:
         if self.backbone.sampler is not None and self.settings.link_share:
-            return "links are learned from all nodes of a client at once, and the backbone reads samples"
+            return "links are learned from all nodes of a client at once, but the backbone reads samples"
         return super().not_applicable()
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
@@ -118,8 +118,8 @@ class Method(fedavg.Method):
         if augment == "anchors":
             assert federation.nodes is not None
             node_of = np.unique(federation.nodes[anchors], return_inverse=True)[1]
-            alike = np.ones(len(anchors), dtype=np.float32)
-            wanted, sent = mean_of_holders(node_of, alike) @ wanted, wanted.nbytes
+            weights = np.ones(len(anchors), dtype=np.float32)
+            wanted, sent = mean_of_holders(node_of, weights) @ wanted, wanted.nbytes
         links = anchor_links(embeddings, anchors, wanted, federation)
         both = np.concatenate([links, links[:, ::-1]])
         edges = sp.csr_matrix((np.ones(len(both), dtype=np.float32), both.T), shape=federation.adjacency.shape)
@@ -155,11 +155,12 @@ def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray
     for start, stop in zip(federation.ptr, federation.ptr[1:], strict=False):
         positions = np.arange(*np.searchsorted(anchors, [start, stop]))
         size = max(1, _BLOCK // max(1, stop - start))
-        for some in np.split(positions, range(size, len(positions), size)):
-            products = wanted[some] @ embeddings[start:stop].T
-            for anchor, scores in zip(anchors[some].tolist(), products, strict=True):
-                known = adjacency.indices[adjacency.indptr[anchor] : adjacency.indptr[anchor + 1]]
-                scores[np.concatenate([[anchor], known, joined[anchor]]).astype(np.int64) - start] = -np.inf
+        for part in np.split(positions, range(size, len(positions), size)):
+            products = wanted[part] @ embeddings[start:stop].T
+            for anchor, scores in zip(anchors[part].tolist(), products, strict=True):
+                neighbours = adjacency.indices[adjacency.indptr[anchor] : adjacency.indptr[anchor + 1]]
+                excluded = np.concatenate([[anchor], neighbours, joined[anchor]]).astype(np.int64)
+                scores[excluded - start] = -np.inf
                 best = int(scores.argmax())
                 if np.isfinite(scores[best]):
                     chosen = int(start) + best

@@ -74,17 +74,17 @@ class Method(aggregated.Method):
         self._batches: dict[tuple[int, ...], Batch] = {}  # batches of the pseudo-labelled nodes, by client ids
 
     def not_applicable(self) -> str | None:
-        if self._joins() and self.backbone.neighbours:
-            return "drawn neighbours all weigh the same, whatever edge_weight is; let the backbone read all of them"
+        if self._has_edges() and self.backbone.neighbours:
+            return "edge_weight does not apply to drawn neighbours; set the backbone to read all neighbours"
         if self.backbone.sampler is not None:
-            return "the backbone reads samples, and pseudo-labels and pseudo-edges are of whole graphs"
+            return "pseudo-labels and pseudo-edges need whole graphs, but the backbone reads samples"
         return super().not_applicable()
 
     def prepare(self, seed: int, device: torch.device | str, chunk_clients: int) -> base.Prepared:
         self._chunk_clients = chunk_clients
         return super().prepare(seed, device, chunk_clients)
 
-    def _joins(self) -> bool:
+    def _has_edges(self) -> bool:
         return bool(self.settings.neighbours and self.settings.edge_weight)
 
     def download(self, number: int, clients: np.ndarray) -> base.Messages:
@@ -102,7 +102,7 @@ class Method(aggregated.Method):
         bounds = [slice(*self.federation.ptr[client : client + 2]) for client in clients]
         if number and self.settings.label_weight:
             sent["pseudo_labels"] = [torch.from_numpy(self._labels[rows].astype(np.int32)) for rows in bounds]
-        if number and self._joins():
+        if number and self._has_edges():
             pairs = [sp.triu(self._edges[rows, rows], format="coo") for rows in bounds]
             sent["edges"] = [torch.from_numpy(np.stack([block.row, block.col]).astype(np.int32)) for block in pairs]
         return sent
@@ -118,8 +118,8 @@ class Method(aggregated.Method):
         batch = self._batches[clients]
         logits = self.backbone.forward(step.parameters, batch, no_dropout).logits
         labels = torch.from_numpy(self._labels[rows]).to(device)
-        each = cross_entropy(logits, labels, reduction="none").unsqueeze(1)
-        loss: Tensor = self.settings.label_weight * (batch.client_mean @ each).squeeze(1)
+        losses = cross_entropy(logits, labels, reduction="none").unsqueeze(1)
+        loss: Tensor = self.settings.label_weight * (batch.client_mean @ losses).squeeze(1)
         return loss if inner is None else inner + loss
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ class Method(aggregated.Method):
             client.
         """
         sent = dict(super().upload(round))
-        if not self.settings.label_weight and not self._joins():
+        if not self.settings.label_weight and not self._has_edges():
             return sent
         predictions, embeddings = [], []
         for first in range(0, len(round.clients), self._chunk_clients):
@@ -144,28 +144,28 @@ class Method(aggregated.Method):
                 output = self.backbone.forward(take(round.parameters, rows_of(clients)), batch, no_dropout)
             if self.settings.label_weight:
                 predictions.append(output.logits.softmax(1))
-            if self._joins():
+            if self._has_edges():
                 embeddings.append(self.backbone.representation(output, batch))
         by_name = {"predictions": predictions, "embeddings": embeddings}
         return sent | {name: torch.cat(parts) for name, parts in by_name.items() if parts}
 
     def aggregate(self, round: base.Round) -> Mapping[str, Tensor]:
-        return super().aggregate(_without_own(round))
+        return super().aggregate(_without_own_uploads(round))
 
     def server_update(self, round: base.Round, mixed: Parameters) -> None:
-        super().server_update(_without_own(round), mixed)
-        if not self.settings.label_weight and not self._joins():
+        super().server_update(_without_own_uploads(round), mixed)
+        if not self.settings.label_weight and not self._has_edges():
             return
         federation, self._batches = self.federation, {}
-        held = np.isin(federation.client_of, round.clients)
-        weights = round.weights.cpu().numpy()[federation.client_of[held]]
-        average = mean_of_holders(self._node_of[held], weights)
+        uploaded = np.isin(federation.client_of, round.clients)
+        weights = round.weights.cpu().numpy()[federation.client_of[uploaded]]
+        average = mean_of_holders(self._node_of[uploaded], weights)
         if self.settings.label_weight:
             labels = pseudo_labels(average @ round.uploads["predictions"].cpu().numpy(), self.settings.confidence)
-            self._labels[held] = np.where(federation.role[held] == TRAIN, -1, labels)
-        if self._joins():
+            self._labels[uploaded] = np.where(federation.role[uploaded] == TRAIN, -1, labels)
+        if self._has_edges():
             embeddings = torch.from_numpy(average @ round.uploads["embeddings"].cpu().numpy()).to(round.weights.device)
-            position = np.cumsum(held) - 1
+            position = np.cumsum(uploaded) - 1
             blocks_of_round = {
                 client: nearest(embeddings[position[start] : position[stop - 1] + 1], self.settings.neighbours)
                 for client in round.clients
@@ -178,16 +178,16 @@ class Method(aggregated.Method):
             self._edges = sp.block_diag(blocks, format="csr", dtype=np.float32)
 
     def rebuild(self, round: base.ClientRound) -> Federation | None:
-        if not self._joins():
+        if not self._has_edges():
             return None
         self._graphs = with_more_edges(self.federation, self.settings.edge_weight * self._edges)
         return self._graphs
 
 
-def _without_own(round: base.Round) -> base.Round:
+def _without_own_uploads(round: base.Round) -> base.Round:
     """Return the round without the uploads of FedGL itself, as the aggregation sees it."""
-    kept = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
-    return replace(round, uploads=kept)
+    uploads = {name: sent for name, sent in round.uploads.items() if name not in ("predictions", "embeddings")}
+    return replace(round, uploads=uploads)
 
 
 def pseudo_labels(predictions: np.ndarray, confidence: float) -> np.ndarray:

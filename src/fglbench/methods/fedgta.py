@@ -156,7 +156,8 @@ class PublicVariant(Method):
         labels = torch.where(graph.training, graph.known, labels)
         last = propagate(labels, graph.operator, self.settings.k, self.settings.alpha, again=graph.known)[:, -1]
         step, certain = (
-            torch.where(graph.training, graph.known, (last / heat).softmax(1)) for heat in (1.0, TEMPERATURE)
+            torch.where(graph.training, graph.known, (last / temperature).softmax(1))
+            for temperature in (1.0, TEMPERATURE)
         )
         centre = (graph.client_mean @ step)[graph.client_of].unsqueeze(1)
         return Smoothed(step.unsqueeze(1), certain, centre, graph.degrees)

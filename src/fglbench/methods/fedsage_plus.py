@@ -120,14 +120,14 @@ class Method(fedsage.Method):
         for first in range(0, graphs.num_clients, self._at_once):
             clients = np.arange(first, min(first + self._at_once, graphs.num_clients))
             learned = np.diff(self.federation.ptr)[clients] > 0
-            rows, made = self._generator.generate(
+            rows, generate = self._generator.generate(
                 take(parameters, rows_of(clients)), some_clients(graphs, clients), clients, learned
             )
             owners.append(rows + graphs.ptr[first])
-            features.append(made)
+            features.append(generate)
         generated = np.empty((sum(map(len, owners)), graphs.num_features), dtype=np.float32)  # may take gigabytes
         first = 0
-        for rows, made in zip(owners, features, strict=True):
-            generated[first : first + len(rows)] = made()
+        for rows, generate in zip(owners, features, strict=True):
+            generated[first : first + len(rows)] = generate()
             first += len(rows)
         return mend(graphs, np.concatenate(owners), generated, ahead=self.backbone.neighbours is None)[0]

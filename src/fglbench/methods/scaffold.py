@@ -34,7 +34,7 @@ class Method(base.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._mean = MeanGradients(self.federation.num_clients)
-        self._own: Parameters = {}  # c_i, [C, ...]
+        self._variates: Parameters = {}  # c_i, [C, ...]
         self._common: Parameters = {}  # c, [1, ...]
         self._turn: tuple[base.Messages, Parameters] | None = None  # received messages, and c - c_i for them, [S, ...]
 
@@ -55,7 +55,7 @@ class Method(base.Method):
         if self._turn is None or self._turn[0] is not step.downloads:
             rows, common = rows_of(step.clients), cast(Mapping[str, Tensor], step.downloads)
             # A method around this one may add messages of its own, which are skipped here.
-            turns = {name: c - self._own[name][rows] for name, c in common.items() if name in self._own}
+            turns = {name: c - self._variates[name][rows] for name, c in common.items() if name in self._variates}
             self._turn = step.downloads, turns
         for name, turn in self._turn[1].items():
             gradients[name] += turn
@@ -70,11 +70,11 @@ class Method(base.Method):
             [S, ...] float32 by name, for the shared parameters that gradients train.
         """
         rows, means = rows_of(round.clients), self._mean.take(round.clients)
-        if not self._own:
-            self._own = {name: torch.zeros_like(round.parameters[name]) for name in means}
-        changes = {name: mean - self._own[name][rows] for name, mean in means.items()}
+        if not self._variates:
+            self._variates = {name: torch.zeros_like(round.parameters[name]) for name in means}
+        changes = {name: mean - self._variates[name][rows] for name, mean in means.items()}
         for name, change in changes.items():
-            self._own[name][rows] += change
+            self._variates[name][rows] += change
         return changes
 
     def aggregate(self, round: base.Round) -> dict[str, Tensor]:

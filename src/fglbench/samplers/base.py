@@ -70,8 +70,8 @@ class Neighbours:
     """
 
     def __init__(self, adjacency: sp.csr_matrix):
-        alone = np.diff(adjacency.indptr) == 0
-        looped = adjacency + sp.diags(alone.astype(np.float32)) if alone.any() else adjacency
+        isolated = np.diff(adjacency.indptr) == 0
+        looped = adjacency + sp.diags(isolated.astype(np.float32)) if isolated.any() else adjacency
         self._indices, self._indptr = looped.indices, looped.indptr
         self._degree = np.diff(looped.indptr)
 

@@ -44,19 +44,19 @@ class Sampler(base.Sampler):
         trees = np.empty((len(targets), self.size), dtype=np.int64)
         trees[:, 0] = targets
         for first in range(0, len(targets), _TARGETS_AT_ONCE):
-            some = slice(first, first + _TARGETS_AT_ONCE)
-            self._grow(trees[some], variates[some])
+            part = slice(first, first + _TARGETS_AT_ONCE)
+            self._grow(trees[part], variates[part])
         return trees
 
     def _grow(self, trees: np.ndarray, variates: np.ndarray) -> None:
         """Fill all levels below the targets."""
-        level, place = trees[:, :1], 1
+        level, column = trees[:, :1], 1
         for fanout in self.settings.fanouts:
             width = level.shape[1] * fanout
-            draws = variates[:, place - 1 : place - 1 + width].reshape(*level.shape, fanout)
+            draws = variates[:, column - 1 : column - 1 + width].reshape(*level.shape, fanout)
             level = self._neighbours.pick(level[:, :, None], draws).reshape(-1, width)
-            trees[:, place : place + width] = level
-            place += width
+            trees[:, column : column + width] = level
+            column += width
 
 
 def level_sizes(fanouts: Sequence[int]) -> list[int]:

@@ -73,8 +73,8 @@ class Task(base.Task):
         pairs = int(np.square(np.diff(federation.ptr)).sum())
         if self.settings.pairs == "all" and pairs > MOST_PAIRS:
             return (
-                f"pairs: all computes {pairs:,} pairs of nodes in a step, of at most {MOST_PAIRS:,}; take pairs: "
-                "sampled, or more clients"
+                f"pairs: all computes {pairs:,} pairs of nodes in a step, more than the limit of {MOST_PAIRS:,}; use "
+                "pairs: sampled, or more clients"
             )
         return None
 
@@ -100,8 +100,8 @@ class Task(base.Task):
         parts, settings = assignment.parts, self.settings
         if assignment.held_out_clients:
             raise PartitionError(
-                f"scheme '{scheme}' holds clients {list(assignment.held_out_clients)} out, and link-prediction has no "
-                "rule for them. Take another scheme."
+                f"scheme '{scheme}' holds clients {list(assignment.held_out_clients)} out, but link-prediction does "
+                "not support held-out clients. Use another scheme."
             )
         nodes, ptr = np.concatenate(parts), np.cumsum([0, *map(len, parts)])
         copies = None if assignment.copies is None else np.concatenate(assignment.copies)
@@ -159,9 +159,9 @@ class Task(base.Task):
             `<role>_auc` [C] float64, nan for clients without pairs, and `<role>_pooled_auc`, a number.
         """
         pairs = _pairs(federation)
-        asked = pairs.role == ROLES[role]
-        client = np.repeat(np.arange(federation.num_clients), np.diff(pairs.ptr))[asked]
-        scores, edge = predictions[asked], pairs.edge[asked]
+        scored = pairs.role == ROLES[role]
+        client = np.repeat(np.arange(federation.num_clients), np.diff(pairs.ptr))[scored]
+        scores, edge = predictions[scored], pairs.edge[scored]
         return {
             f"{role}_auc": auc_of_clients(scores, edge, client, federation.num_clients),
             f"{role}_pooled_auc": auc_of_clients(scores, edge, np.zeros_like(client), 1)[0],

@@ -78,11 +78,11 @@ class Task(NodeTask):
             `<role>_correct` [C] int64; if clients share nodes, also `<role>_node_mean`, the accuracy in which every
             node counts once.
         """
-        asked, share = federation.role == ROLES[role], federation.share
-        right = asked & (predictions == federation.labels)
-        kept = {f"{role}_correct": np.bincount(federation.client_of[right], minlength=federation.num_clients)}
+        scored, share = federation.role == ROLES[role], federation.share
+        correct = scored & (predictions == federation.labels)
+        kept = {f"{role}_correct": np.bincount(federation.client_of[correct], minlength=federation.num_clients)}
         if share is not None:
-            kept[f"{role}_node_mean"] = share[right].sum() / share[asked].sum() if asked.any() else np.array(np.nan)
+            kept[f"{role}_node_mean"] = share[correct].sum() / share[scored].sum() if scored.any() else np.array(np.nan)
         return kept
 
     def scores(
@@ -99,6 +99,6 @@ class Task(NodeTask):
         Returns:
             For each metric an entry as `evaluation.client_means.means` makes it.
         """
-        known = targets.truth, targets.ptr, tested, targets.share
-        ranked = {} if logits is None else ranking_scores(logits, *known)
-        return scores(predicted, *known) | ranked
+        context = targets.truth, targets.ptr, tested, targets.share
+        ranked = {} if logits is None else ranking_scores(logits, *context)
+        return scores(predicted, *context) | ranked

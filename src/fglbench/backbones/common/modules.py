@@ -77,7 +77,7 @@ class ModuleBackbone(base.Backbone):
             self._module = self.model(features, self.outputs, settings)
         children = [name for name, child in self._module.named_children() if list(child.parameters())]
         self._head = self.head_child or (children[-1] if children else "")
-        self._refuse_what_cannot_be_told()
+        self._check_head_and_statistics()
         self.head = [name for name, _ in self._module.named_parameters() if name.startswith(f"{self._head}.")]
         self.norms = [
             f"{prefix}.{name}"
@@ -86,16 +86,16 @@ class ModuleBackbone(base.Backbone):
             for name, _ in (*child.named_parameters(recurse=False), *self._floating(child))
         ]
 
-    def _refuse_what_cannot_be_told(self) -> None:
+    def _check_head_and_statistics(self) -> None:
         where = f"{type(self).__module__}: {self.model.__name__}"
         head = self._module.get_submodule(self._head)
         if self._head and (isinstance(head, nn.ModuleList | nn.ModuleDict) or "Norm" in type(head).__name__):
             raise ComponentError(
-                f"{where}: its last child '{self._head}' is a {type(head).__name__}, which is no head. Name the last "
-                'layer in the class Backbone: head_child = "convs.1".'
+                f"{where}: its last child '{self._head}' is a {type(head).__name__}, which cannot be the head. "
+                'Name the last layer in the class Backbone, for example: head_child = "convs.1".'
             )
         if any(getattr(child, "momentum", 0.0) is None for child in self._module.modules()):
-            raise ComponentError(f"{where}: running statistics with momentum=None count calls; give a momentum.")
+            raise ComponentError(f"{where}: running statistics with momentum=None are not supported. Set a momentum.")
 
     @staticmethod
     def _floating(module: nn.Module, recurse: bool = False) -> Iterator[tuple[str, Tensor]]:
@@ -119,21 +119,21 @@ class ModuleBackbone(base.Backbone):
         device: torch.device | str = "cpu",
     ) -> ModuleBatch:
         self._module.to(device)
-        wanted = federation.rows_of(clients) if targets is None else targets
+        rows = federation.rows_of(clients) if targets is None else targets
         graphs, target_ptr = [], [0]
         for client in clients:
             start, stop = federation.ptr[client : client + 2]
             x = dense_rows(federation.features[np.arange(start, stop)], device)
             edges = federation.adjacency[start:stop, start:stop].tocoo()
             edge_index = torch.from_numpy(np.stack([edges.col, edges.row]).astype(np.int64)).to(device)
-            positions = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start
+            positions = rows[slice(*np.searchsorted(rows, [start, stop]))] - start
             graphs.append((x, edge_index, torch.from_numpy(positions).to(device)))
             target_ptr.append(target_ptr[-1] + len(positions))
         return ModuleBatch(
             clients=np.asarray(clients),
-            targets=torch.from_numpy(wanted).to(device),
+            targets=torch.from_numpy(rows).to(device),
             target_ptr=target_ptr,
-            labels=torch.from_numpy(federation.labels[wanted]).to(device),
+            labels=torch.from_numpy(federation.labels[rows]).to(device),
             client_mean=client_means(target_ptr, device),
             graphs=graphs,
         )
@@ -144,14 +144,17 @@ class ModuleBackbone(base.Backbone):
         seeds = dropout.seeds()
         logits, hidden = [], []
         moved: dict[str, list[Tensor]] = {name: [] for name in names if dropout.training}
-        for place, (x, edge_index, targets) in enumerate(batch.graphs):
-            client_tensors = {name: tensor[place] for name, tensor in parameters.items()}
+        for index, (x, edge_index, targets) in enumerate(batch.graphs):
+            client_tensors = {name: tensor[index] for name, tensor in parameters.items()}
             # A training pass writes to the buffers.
             client_tensors |= {name: client_tensors[name].clone() for name in names}
-            with _seeded(seeds[place] if seeds else None), _reading(self._module, self._head) as read:
+            with _seeded(seeds[index] if seeds else None), _reading(self._module, self._head) as read:
                 out = functional_call(self._module, client_tensors, (x, edge_index))
             if self._head and not read:
-                raise ComponentError(f"{self.model.__name__} does not call its child '{self._head}', so it is no head.")
+                raise ComponentError(
+                    f"{type(self).__module__}: {self.model.__name__} does not call its child '{self._head}', which "
+                    "therefore cannot be the head. Set head_child in the class Backbone to a child that it calls."
+                )
             logits.append(out[targets])
             hidden.append(read[0][targets] if read else out[targets])
             for name, values in moved.items():

@@ -81,24 +81,26 @@ class Hidden:
         self._features = federation.features
         lost = impaired.lost[self.owners].tocsc()
         # For each client: rows of its hidden neighbours, their features, and the rows that each vector may match.
-        self._near = []
+        self._hidden_neighbours = []
         for (first, last), (start, stop) in zip(pairwise(self.vector_ptr), pairwise(federation.ptr), strict=True):
             rows = start + np.flatnonzero(np.diff(lost.indptr[start : stop + 1]))
             allowed = torch.from_numpy(lost[first:last][:, rows].toarray() > 0).to(device)
-            self._near.append((rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed))
+            self._hidden_neighbours.append(
+                (rows, Candidates(federation.features[rows], [0, len(rows)], device), allowed)
+            )
         mended, added = mend(self.federation, self.owners, None)
         train_nodes = np.flatnonzero(mended.role == TRAIN)
         self._batch = propagation_batch(mended, MEAN, np.arange(len(clients)), 1, 1, train_nodes, device=device)
         reached = self._batch.levels[0]
         present = np.isin(added, reached)
-        places = np.searchsorted(reached, added[present])
+        vector_rows = np.searchsorted(reached, added[present])
         self._vectors = torch.from_numpy(np.flatnonzero(present)).to(device)
-        self._places = torch.from_numpy(places).to(device)
+        self._vector_rows = torch.from_numpy(vector_rows).to(device)
         features = cast(Tensor | SparseOperator, self._batch.features[0])
-        self._features_of_own: Tensor | PartlyDenseRows = (  # the vectors, which every step changes, are dense rows
+        self._batch_features: Tensor | PartlyDenseRows = (  # the vectors, which every step changes, are dense rows
             features
             if isinstance(features, Tensor)
-            else PartlyDenseRows.of(features, torch.empty(0, device=device), places, self._batch.feature_ptr)
+            else PartlyDenseRows.of(features, torch.empty(0, device=device), vector_rows, self._batch.feature_ptr)
         )
 
     def at_targets(self, x: Tensor, level: int) -> Tensor:
@@ -123,7 +125,9 @@ class Hidden:
             [M, num_features] float32.
         """
         chosen = np.zeros(len(self.owners), dtype=np.int64)
-        for (first, last), (rows, candidates, allowed) in zip(pairwise(self.vector_ptr), self._near, strict=True):
+        for (first, last), (rows, candidates, allowed) in zip(
+            pairwise(self.vector_ptr), self._hidden_neighbours, strict=True
+        ):
             if first < last:
                 nearest = candidates.nearest(vectors[first:last], allowed)
                 chosen[first:last] = rows[nearest[:, 0]]
@@ -138,11 +142,11 @@ class Hidden:
         Returns:
             A batch whose targets are the training nodes of these clients that stay.
         """
-        features, placed = self._features_of_own, vectors[self._vectors]
+        features, selected = self._batch_features, vectors[self._vectors]
         x = (
-            features.index_copy(0, self._places, placed)
+            features.index_copy(0, self._vector_rows, selected)
             if isinstance(features, Tensor)
-            else replace(features, dense=placed)
+            else replace(features, dense=selected)
         )
         return replace(self._batch, features=[x])
 
@@ -281,13 +285,13 @@ class Generator(Backbone):
             [M, num_features] float32 in [-1, 1].
         """
         nodes, node_of = np.unique(owners, return_inverse=True)
-        own_ptr = np.searchsorted(nodes, ptr).tolist()
+        node_ptr = np.searchsorted(nodes, ptr).tolist()
         noise = [
             torch.randn(int(size), z.shape[1], generator=self._streams[client])
-            for size, client in zip(np.diff(own_ptr), clients, strict=True)
+            for size, client in zip(np.diff(node_ptr), clients, strict=True)
         ]
         noisy = z[torch.from_numpy(nodes).to(z.device)] + torch.cat(noise).to(z.device)
-        h = _layer(parameters, 1, noisy, own_ptr).relu()[torch.from_numpy(node_of).to(z.device)]
+        h = _layer(parameters, 1, noisy, node_ptr).relu()[torch.from_numpy(node_of).to(z.device)]
         number, features = self._shape
         group = (np.searchsorted(ptr, owners, side="right") - 1) * number + slots
         group_ptr = np.searchsorted(group, np.arange(len(clients) * number + 1)).tolist()
@@ -349,9 +353,9 @@ class Recovery(Objective):
         vectors, constant = output.vectors, output.vectors.detach()
         distance = settings.feature_weight * _distance(vectors, batch.nearest(constant))
         if self._everyone is not None and step.round >= settings.epochs:
-            whose = np.repeat(step.clients, np.diff(batch.vector_ptr))
-            pulled = others_mean(self._everyone, self._federation, constant, whose)
-            distance = distance + settings.cross_weight * _distance(vectors, pulled)
+            client_of = np.repeat(step.clients, np.diff(batch.vector_ptr))
+            closest = others_mean(self._everyone, self._federation, constant, client_of)
+            distance = distance + settings.cross_weight * _distance(vectors, closest)
         mended = batch.mended_batch(vectors)
         logits = self._generator.classes(step.parameters, mended)
         classes = cross_entropy(logits, mended.labels, reduction="none").unsqueeze(1)
@@ -387,13 +391,13 @@ class Exchange(base.Method):
         return {}
 
     def download(self, number: int, clients: np.ndarray) -> base.Messages:
-        return {"gradients": self._as_large(number, clients)}
+        return {"gradients": self._placeholders(number, clients)}
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
-        shown = self._as_large(round.number, round.clients)
+        shown = self._placeholders(round.number, round.clients)
         return {"shown": torch.cat(shown)} if shown else {}
 
-    def _as_large(self, number: int, clients: np.ndarray) -> list[Tensor]:
+    def _placeholders(self, number: int, clients: np.ndarray) -> list[Tensor]:
         """Return tensors without values, as large as what each client shows to all clients, to count the bytes."""
         if not is_federated(self.settings, self.federation, number):
             return []
@@ -401,8 +405,8 @@ class Exchange(base.Method):
         width, size = self.settings.width, self.settings.neighbours * self.federation.num_features
         head = width * width + width + width * size + size  # the two layers that map noisy representations to features
         nodes = [len(np.unique(batch.owners[first:last])) for first, last in pairwise(batch.vector_ptr)]
-        each = [(count * width + head) * self.federation.num_clients if count else 0 for count in nodes]
-        return [torch.empty(values, device="meta") for values in each]
+        sizes = [(count * width + head) * self.federation.num_clients if count else 0 for count in nodes]
+        return [torch.empty(values, device="meta") for values in sizes]
 
 
 def _part(parameters: Parameters, part: str) -> Parameters:

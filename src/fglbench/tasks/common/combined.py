@@ -45,10 +45,10 @@ class SomeTargets:
         Returns:
             The batch with those of its targets that are in `targets`.
         """
-        held = np.flatnonzero(np.isin(batch.targets.cpu().numpy(), targets))
-        ptr = np.searchsorted(held, batch.target_ptr).tolist()
+        rows = np.flatnonzero(np.isin(batch.targets.cpu().numpy(), targets))
+        ptr = np.searchsorted(rows, batch.target_ptr).tolist()
         device = batch.targets.device
-        return cls(batch, torch.from_numpy(held).to(device), ptr, client_means(ptr, device))
+        return cls(batch, torch.from_numpy(rows).to(device), ptr, client_means(ptr, device))
 
     @property
     def clients(self) -> np.ndarray:
@@ -103,7 +103,7 @@ class WithLinks(Objective):
     def loss(self, step: Step) -> Tensor:
         if self._last is None or self._last[0] is not step.batch:
             self._last = step.batch, SomeTargets.of(step.batch, self._nodes.targets)
-        some = self._last[1]
-        output = replace(step.output, logits=step.output.logits[some.rows])
-        of_nodes = self._nodes.loss(replace(step, output=output, batch=some))
+        batch = self._last[1]
+        output = replace(step.output, logits=step.output.logits[batch.rows])
+        of_nodes = self._nodes.loss(replace(step, output=output, batch=batch))
         return (1 - self._share) * of_nodes + self._share * self._links.loss(step)

@@ -195,8 +195,8 @@ def check_whole(batch: Batch, federation: Federation) -> None:
     """
     if not np.array_equal(np.diff(batch.target_ptr), np.diff(original_ptr(federation))[batch.clients]):
         raise ComponentError(
-            "links are predicted from all nodes of a client at once, and this batch has some of them. Leave "
-            "training.batch_size out."
+            "link-prediction needs all nodes of a client in one batch, but this batch contains only some of them. "
+            "Remove training.batch_size."
         )
 
 
@@ -261,7 +261,7 @@ class SampledPairs(LinkObjective):
         rows = np.concatenate([pairs + self._starts[c] for pairs, c in zip(drawn, clients, strict=True)])
         joined = np.asarray(self._adjacency[rows[:, 0], rows[:, 1]]).ravel() > 0
         free = np.split(~joined & (rows[:, 0] != rows[:, 1]), np.cumsum([len(pairs) for pairs in drawn])[:-1])
-        return [pairs[kept][: self.counts[c]] for pairs, kept, c in zip(drawn, free, clients, strict=True)]
+        return [pairs[mask][: self.counts[c]] for pairs, mask, c in zip(drawn, free, clients, strict=True)]
 
     def _candidates(self, stream: np.random.Generator, client: int) -> np.ndarray:
         edges, nodes = int(self.counts[client]), int(self._sizes[client])
@@ -283,12 +283,12 @@ class AllPairs(LinkObjective):
         absent = size.square() - edges
         weight, norm = absent / edges, size.square() / (2 * absent)
         embeddings = z.tensor_split(step.batch.target_ptr[1:-1])
-        everything = torch.stack([softplus(nodes @ nodes.T).mean() for nodes in embeddings])
-        scores, itself = positive.products(z), z.square().sum(1)
+        all_pairs = torch.stack([softplus(nodes @ nodes.T).mean() for nodes in embeddings])
+        scores, squares = positive.products(z), z.square().sum(1)
         pairs = torch.from_numpy(np.repeat(np.arange(len(step.clients)), self.counts[step.clients])).to(z.device)
         of_edges = weight[pairs] * softplus(-scores) - softplus(scores)
         rows = torch.from_numpy(np.repeat(np.arange(len(step.clients)), self._sizes[step.clients])).to(z.device)
-        of_nodes = weight[rows] * softplus(-itself) - softplus(itself)
+        of_nodes = weight[rows] * softplus(-squares) - softplus(squares)
         sums = (positive.mean @ of_edges.unsqueeze(1)).squeeze(1) * edges
         sums = sums + (step.batch.client_mean @ of_nodes.unsqueeze(1)).squeeze(1) * size
-        return norm * (everything + sums / size.square())
+        return norm * (all_pairs + sums / size.square())
