@@ -396,7 +396,8 @@ def test_stage_leaves_nothing_where_it_fails(stored_graph, tmp_path):
     [
         ({"role": np.array([1, 2, 3, 1, 3], np.int8)}, "node 1 has two roles"),
         ({"nodes": np.array([1, 0, 1, 2, 3])}, "not ascending"),
-        ({"ptr": np.array([0, 0, 5])}, "disagree"),
+        ({"ptr": np.array([0, 0, 5])}, "a client has no nodes"),
+        ({"ptr": np.array([0, 2, 4])}, "5 in 'nodes', 5 in 'role', and the pointers of the clients are from 0 to 4"),
         ({"role": np.array([1, 2], np.int8)}, "disagree"),
         ({"copy": np.array([True, False])}, "disagree"),
     ],

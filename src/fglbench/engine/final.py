@@ -76,9 +76,9 @@ def global_test(
     for reading, parameters in result.parameters.items():
         models = range(1 if _all_alike(parameters) else len(next(iter(parameters.values()))))
         by_model = [stacked.take(parameters, slice(model, model + 1)) for model in models]
-        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(one)[nodes] for one in by_model])
+        arrays[f"{reading}_global"] = np.stack([evaluator.predictions(model)[nodes] for model in by_model])
         if logits:
-            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(one)[nodes] for one in by_model])
+            arrays[f"{reading}_global_logits"] = np.stack([evaluator.logits(model)[nodes] for model in by_model])
     return arrays
 
 

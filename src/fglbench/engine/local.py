@@ -123,7 +123,7 @@ class LocalTraining:
         optimiser: Adam | SGD,
     ) -> Tensor:
         """Train a chunk and return losses and totals [2, S] of the last epoch, averaged over its targets."""
-        losses, seen = torch.zeros(2, 0), np.zeros(0)
+        losses, targets = torch.zeros(2, 0), np.zeros(0)  # targets: their number so far, of each client
         client_rows: _ClientRows | None = None
         for epoch in range(self._schedule.local_epochs):
             for position, batch in enumerate(self._batches.epoch(chunk)):
@@ -133,11 +133,11 @@ class LocalTraining:
                     )
                 step_losses, sizes = self._step(number, epoch, batch, client_rows, optimiser), np.diff(batch.target_ptr)
                 if position == 0:  # the first batch has targets of all clients
-                    losses, seen = step_losses, sizes.astype(np.float32)
+                    losses, targets = step_losses, sizes.astype(np.float32)
                     continue
                 present = np.searchsorted(chunk, batch.clients)
-                seen[present] += sizes
-                share = torch.from_numpy(sizes / seen[present]).to(step_losses)
+                targets[present] += sizes
+                share = torch.from_numpy(sizes / targets[present]).to(step_losses)
                 losses[:, present] += share * (step_losses - losses[:, present])
         if client_rows is not None:
             client_rows.put_back(current)
@@ -146,7 +146,7 @@ class LocalTraining:
     def _step(self, number: int, epoch: int, batch: Batch, client_rows: "_ClientRows", optimiser: Adam | SGD) -> Tensor:
         """Take one optimiser step of the batch's clients, and return losses and totals [2, S] before it."""
         dropout = ClientDropout(self._rate, [self._streams[client] for client in batch.clients])
-        seen: list[tuple[Step, Tensor]] = []
+        steps: list[tuple[Step, Tensor]] = []
 
         def losses(parameters: Parameters) -> Tensor:
             tensors = parameters | client_rows.buffers
@@ -156,11 +156,11 @@ class LocalTraining:
             loss = self._objective.loss(step)
             terms = [term for term in (output.penalty, self._method.loss(step)) if term is not None]
             total = sum(terms, start=loss)
-            seen.append((step, torch.stack([loss.detach(), total.detach()])))
+            steps.append((step, torch.stack([loss.detach(), total.detach()])))
             return total
 
         gradients = self._local_step(losses, client_rows.leaves)
-        step, loss = seen[0]
+        step, loss = steps[0]
         with torch.no_grad():
             self._method.modify_gradients(step, gradients)
             optimiser.step(batch.clients, client_rows.rows, client_rows.leaves, gradients)

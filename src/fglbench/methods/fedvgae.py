@@ -82,7 +82,7 @@ class Method(fedavg.Method):
         trained, newest = round.weights > 0, round.parameters
         moved = [newest, *self._queue][: self.settings.queue]
         stayed = [*self._queue, round.received][: len(moved)]
-        self._queue = [where(trained, one, other) for one, other in zip(moved, stayed, strict=True)]
+        self._queue = [where(trained, new, old) for new, old in zip(moved, stayed, strict=True)]
 
     def _fine_tune(self, round: base.ClientRound, current: Parameters) -> None:
         """Mix the clients' own parameters into the received ones where these score worse."""

@@ -40,8 +40,8 @@ def archived_cells(folder: Path | None) -> dict[str, Path]:
         StorageError: `cells.json` or `study.json` of an archive is missing or unreadable.
     """
     folders = sorted(path.parent for path in folder.glob(f"*/{INDEX}")) if folder else []
-    known = [path for path in folders if read_json(path / STUDY).get("evaluate_version", 1) == EVALUATE_VERSION]
-    return {cell: path for path in known for cell in read_json(path / INDEX)}
+    current = [path for path in folders if read_json(path / STUDY).get("evaluate_version", 1) == EVALUATE_VERSION]
+    return {cell: path for path in current for cell in read_json(path / INDEX)}
 
 
 def archived_files(folder: Path) -> list[Path]:
@@ -113,7 +113,7 @@ class Archive:
             reading: whose mixing weights are wanted: "val" or "last"; others have no archived weights.
 
         Yields:
-            Pairs of a name ("runs", "curves" or "mixing") and a frame; only "runs" is there for every cell.
+            Pairs of a name ("runs", "curves" or "mixing") and a frame; only "runs" exists for every cell.
         """
         yield "runs", self.runs[cell]
         if cell in self.curves:
@@ -156,9 +156,9 @@ def load_archives(folders: Iterable[Path]) -> Archive:
     return reduce(merged, folders, Archive())
 
 
-def _full_names(devices: "pd.Series[str]", known: list[str]) -> "pd.Series[str]":
+def _full_names(devices: "pd.Series[str]", names: list[str]) -> "pd.Series[str]":
     """Replace device types of older records by the study's device of that type, if there is exactly one."""
-    of_type = {kind: [name for name in known if name.split(":")[0] == kind] for kind in devices.unique()}
+    of_type = {kind: [name for name in names if name.split(":")[0] == kind] for kind in devices.unique()}
     return devices.map(lambda kind: of_type[kind][0] if len(of_type[kind]) == 1 else kind)
 
 

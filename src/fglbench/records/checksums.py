@@ -38,10 +38,10 @@ def check_file(path: Path, expected: str | set[str], record: Path, digest: Calla
             _digests[state] = digest(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be read ({error.strerror or error}). {MAKE_AGAIN}") from error
-    known = {expected} if isinstance(expected, str) else expected
-    if _digests[state] not in known:
+    valid = {expected} if isinstance(expected, str) else expected
+    if _digests[state] not in valid:
         raise StorageError(
-            f"{path} does not match its checksum in {record} (expected {' or '.join(sorted(known))}, found "
+            f"{path} does not match its checksum in {record} (expected {' or '.join(sorted(valid))}, found "
             f"{_digests[state]}): it was altered or only partly copied. {MAKE_AGAIN}"
         )
 
@@ -59,9 +59,9 @@ def check_listed(path: Path) -> None:
     """
     lists = sorted(path.parents[1].glob("seeds-*.json"))
     name = f"{path.parent.name}/{path.name}"
-    named = {listed[name]: each for each in lists if name in (listed := _listed(each))}
-    if named:
-        check_file(path, set(named), next(iter(named.values())))
+    by_digest = {digests[name]: record for record in lists if name in (digests := _listed(record))}
+    if by_digest:
+        check_file(path, set(by_digest), next(iter(by_digest.values())))
 
 
 def check_made(path: Path) -> None:
@@ -86,8 +86,8 @@ def _listed(path: Path) -> dict[str, str]:
     state = _state(path)
     if state not in _lists:
         stored = read_json(path)
-        named = stored.items() if isinstance(stored, dict) else ()
-        _lists[state] = {name: digest for name, digest in named if isinstance(digest, str)}
+        entries = stored.items() if isinstance(stored, dict) else ()
+        _lists[state] = {name: digest for name, digest in entries if isinstance(digest, str)}
     return _lists[state]
 
 

@@ -28,11 +28,11 @@ def save_federation(folder: Path, arrays: Mapping[str, np.ndarray], split_folder
         split_folder: of the split that they were made from.
         graph_folder: of the graph that they were made from.
     """
-    made_from = {"split": _as_bytes(split_checksum(split_folder))}
+    sources = {"split": _as_bytes(split_checksum(split_folder))}
     if graph := graph_checksum(graph_folder):
-        made_from["graph"] = _as_bytes(graph)
-    known = {**arrays, **made_from}
-    write_npz(folder / FEDERATION, {**known, CONTENT: _as_bytes(hash_arrays(known))})
+        sources["graph"] = _as_bytes(graph)
+    content = {**arrays, **sources}
+    write_npz(folder / FEDERATION, {**content, CONTENT: _as_bytes(hash_arrays(content))})
 
 
 def read_federation(folder: Path) -> dict[str, np.ndarray]:

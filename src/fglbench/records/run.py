@@ -151,8 +151,8 @@ class RunRecord(Record):
         """Return the outcome in one line for the user; rounds count from 1."""
         outcome = self.outcome
         if outcome.state != "ok":
-            at = "" if outcome.round is None else f" in round {outcome.round + 1}"
-            return f"{outcome.state}{at}: {outcome.reason}"
+            when = "" if outcome.round is None else f" in round {outcome.round + 1}"
+            return f"{outcome.state}{when}: {outcome.reason}"
         assert self.selected_round is not None
         return f"ok, round {self.selected_round + 1} selected, trained in {self.train_seconds:.2f} s"
 
@@ -166,11 +166,13 @@ class RunRecord(Record):
         Returns:
             One line per difference.
         """
-        now = (mode, version("torch"))
-        then = (self.mode or mode, self.versions.get("torch", now[1]))
-        words = "in mode {} with torch {}"
-        other = [f"trained {words.format(*then)}, now {words.format(*now)}"] if then != now else []
-        return other + changes(self.component_files, files)
+        current = (mode, version("torch"))
+        recorded = (self.mode or mode, self.versions.get("torch", current[1]))
+        template = "in mode {} with torch {}"
+        lines = []
+        if recorded != current:
+            lines.append(f"trained {template.format(*recorded)}, now {template.format(*current)}")
+        return lines + changes(self.component_files, files)
 
 
 def is_complete(

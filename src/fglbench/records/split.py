@@ -71,11 +71,14 @@ def load_split(folder: Path) -> Split:
     check_split(folder)
     arrays = read_npz(folder / SPLIT_ARRAYS)
     nodes, ptr, role = arrays["nodes"], arrays["ptr"], arrays["role"]
-    copies, problem = len(arrays.get("copy", nodes)), ""
-    if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 1).any() or not ptr[-1] == len(nodes) == len(role) == copies:
-        problem = (
-            f"{len(nodes)} nodes, {len(role)} roles and pointers {ptr[0] if len(ptr) else 'none'} to the end disagree"
-        )
+    lengths = {name: len(arrays[name]) for name in ("nodes", "role", "copy") if name in arrays}
+    problem = ""
+    if len(ptr) < 2 or ptr[0] != 0 or set(lengths.values()) != {int(ptr[-1])}:
+        listed = ", ".join(f"{length} in '{name}'" for name, length in lengths.items())
+        pointers = f"from {ptr[0]} to {ptr[-1]}" if len(ptr) else "missing"
+        problem = f"the arrays disagree: the entries are {listed}, and the pointers of the clients are {pointers}"
+    elif (np.diff(ptr) < 1).any():
+        problem = "a client has no nodes, or the pointers of the clients are not ascending"
     elif any((np.diff(held) <= 0).any() for held in np.split(nodes, ptr[1:-1])):
         problem = "the node ids of a client are not ascending"
     else:
@@ -88,8 +91,8 @@ def load_split(folder: Path) -> Split:
         problem = pairs.problem(ptr) or ""
     if problem:
         raise StorageError(f"{folder / SPLIT_ARRAYS}: {problem}. {MAKE_AGAIN}")
-    more = {name: arrays[name] for name in ("held_out", "copy") if name in arrays}
-    return Split(nodes, ptr, role, pairs=pairs, **more)
+    optional = {name: arrays[name] for name in ("held_out", "copy") if name in arrays}
+    return Split(nodes, ptr, role, pairs=pairs, **optional)
 
 
 def check_split(folder: Path) -> None:

@@ -74,9 +74,9 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
     incomplete = frame[frame["evaluated"] < frame["of"]]
     lines = []
     for key, group in incomplete.groupby(fields or ["dataset"], sort=False):
-        place = titled(fields or ["dataset"], key)
+        problem = titled(fields or ["dataset"], key)
         low, high, of = int(group["evaluated"].min()), int(group["evaluated"].max()), int(group["of"].max())
-        lines.append(f"{place}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
+        lines.append(f"{problem}: {low if low == high else f'{low} to {high}'} of {of} clients evaluated.")
     return lines
 
 
@@ -122,7 +122,7 @@ def _pairs(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
     fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
     digits = spec.get("digits", 1)
     for key, lead in leads(cells):
-        place = ", ".join(shown(name, key[PROBLEM.index(name)]) for name in fields)
+        problem = ", ".join(shown(name, key[PROBLEM.index(name)]) for name in fields)
         sign = "+" if lead.mean >= 0 else "−"
-        parts.append(f"{place} {sign}{abs(lead.mean):.{digits}f} ± {lead.std:.{digits}f}".strip())
+        parts.append(f"{problem} {sign}{abs(lead.mean):.{digits}f} ± {lead.std:.{digits}f}".strip())
     return [f"Best minus second, paired by seed: {'; '.join(parts)}."] if 0 < len(parts) <= MOST_PAIRS else []

@@ -54,13 +54,13 @@ def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference
     ]
     cells, data = [], []
     for key in keys:
-        place = dict(zip(PROBLEM, key, strict=True))
+        coordinates = dict(zip(PROBLEM, key, strict=True))
         ours = _ours(parts[key])
-        theirs = {} if reference is None else _printed(study, spec.get("reference") or {}, reference, place)
+        theirs = {} if reference is None else _printed(study, spec.get("reference") or {}, reference, coordinates)
         texts = {"ours": ours, "printed": theirs}
         row = [TableCell(text=texts[source].get(name, _NONE)) for name in QUANTITIES for source in sources]
         cells.append(row)
-        data.append(place | {" ".join(column): cell.text for column, cell in zip(columns, row, strict=True)})
+        data.append(coordinates | {" ".join(column): cell.text for column, cell in zip(columns, row, strict=True)})
     return Table(
         name=spec["name"],
         title=(spec.get("title") or spec["name"]).removesuffix("."),
@@ -91,14 +91,14 @@ def _ours(part: pd.DataFrame) -> dict[str, str]:
 
 
 def _printed(
-    study: StudyRecord, reference_spec: Mapping[str, Any], reference: pd.DataFrame, place: Mapping[str, Any]
+    study: StudyRecord, reference_spec: Mapping[str, Any], reference: pd.DataFrame, coordinates: Mapping[str, Any]
 ) -> dict[str, str]:
-    names = {field: str(study.name(field, place[field])) for field in ("dataset", "scheme")}
+    names = {field: str(study.name(field, coordinates[field])) for field in ("dataset", "scheme")}
     rows = reference[
         (reference["table"] == str(reference_spec["table"]))
         & (reference["dataset"] == base_dataset(names["dataset"], reference_spec))
         & (reference["partition"] == names["scheme"])
-        & (reference["clients"] == str(place["clients"]))
+        & (reference["clients"] == str(coordinates["clients"]))
     ]
     values = dict(zip(rows["metric"], rows["value"], strict=True))
     return {name: values[metric] for name, metric in QUANTITIES.items() if values.get(metric)}

@@ -15,7 +15,7 @@ class Sampler(ABC):
     """Base class of the samplers; a sampler draws the same number of rows for every target.
 
     Args:
-        settings: the resolved settings; `redraw` says how often training asks for a draw.
+        settings: the resolved settings; `redraw` says how often training draws.
         adjacency: [N, N] CSR, the client graphs as one block-diagonal graph; its values are not used.
 
     Attributes:

@@ -95,12 +95,12 @@ class Task(base.Task):
             the training edges, validation pairs and test pairs of each client.
 
         Raises:
-            PartitionError: the scheme holds clients out.
+            PartitionError: the scheme holds out clients.
         """
         parts, settings = assignment.parts, self.settings
         if assignment.held_out_clients:
             raise PartitionError(
-                f"scheme '{scheme}' holds clients {list(assignment.held_out_clients)} out, but link-prediction does "
+                f"scheme '{scheme}' holds out clients {list(assignment.held_out_clients)}, but link-prediction does "
                 "not support held-out clients. Use another scheme."
             )
         nodes, ptr = np.concatenate(parts), np.cumsum([0, *map(len, parts)])

@@ -99,19 +99,20 @@ def _tracked(
     """Return the tracked run of one cell, from its rows in the tables."""
     placements = rows[[*FIELDS, "seed", "outcome"]].drop_duplicates()
     # A centralised cell has a placement in several columns of a table. It is one run, which names all of them.
-    place = {name: ", ".join(dict.fromkeys(map(str, placements[name].tolist()))) for name in FIELDS}
+    coordinates = {name: ", ".join(dict.fromkeys(map(str, placements[name].tolist()))) for name in FIELDS}
     seed, outcome = placements["seed"].tolist()[0], str(placements["outcome"].iloc[0])
     settings = record[1].settings if record else specs
     values = {**flat(settings), "config_hash": fingerprint(settings, digits=16)} if settings else {}
-    metrics, metric = dict(_metrics(rows, study.settings["protocol"]["reading"])), study.metric_on(place["dataset"])
+    metrics = dict(_metrics(rows, study.settings["protocol"]["reading"]))
+    metric = study.metric_on(coordinates["dataset"])
     rounds = (
         pd.DataFrame(columns=["round", "train_seconds", *CURVES]) if curve is None else curve.drop_duplicates("round")
     )
     return TrackedRun(
         cell=cell,
-        name=f"{place['label']} {place['backbone']} {place['dataset']} seed {seed}",
+        name=f"{coordinates['label']} {coordinates['backbone']} {coordinates['dataset']} seed {seed}",
         outcome=outcome,
-        parameters={name: _short(value) for name, value in {**place, "seed": seed, **values}.items()},
+        parameters={name: _short(value) for name, value in {**coordinates, "seed": seed, **values}.items()},
         metrics=metrics,
         curves={name.replace("score", metric): list(_points(rounds, name)) for name in CURVES},
         seconds=dict(_points(rounds, "train_seconds")),
