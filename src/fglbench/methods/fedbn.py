@@ -18,7 +18,7 @@ class Method(fedavg.Method):
     def not_applicable(self) -> str | None:
         if self.backbone.norms:
             return None
-        return "the backbone has no normalisation layer to keep at the clients; use gcn or mlp with norm: batch"
+        return "the backbone has no normalisation to keep at the clients; set norm: batch of gcn or mlp"
 
     def groups(self, names: list[str]) -> dict[str, list[str]]:
         return {base.SHARED: [name for name in names if name not in self.backbone.norms]}

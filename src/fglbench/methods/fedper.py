@@ -24,7 +24,7 @@ class Method(fedprox.Method):
     def not_applicable(self) -> str | None:
         if self.shared(self.backbone.initial(torch.Generator())):
             return None
-        return "the backbone has no base layer to share, because its only layer is the head"
+        return "the backbone has one layer, so that no base layer is left to share"
 
     def groups(self, names: list[str]) -> dict[str, list[str]]:
         return {base.SHARED: [name for name in names if name not in self.backbone.head]}
