@@ -41,7 +41,7 @@ def test_compare_prints_its_tables_in_any_encoding(tmp_path: Path, encoding: str
     assert done.returncode == 0, done.stderr
     shown = done.stdout.decode(encoding)
     times = "×" if encoding == "latin-1" else "x"
-    assert re.search(rf"max\(2 points, 2 {times}\s+pooled", shown), shown
+    assert re.search(rf"max\(2 points, 2\s+{times}\s+pooled", shown), shown
     assert re.search(r"\| FedProx +\| +\d+\.\d / \d+\.\d v \|", shown), shown
 
 
