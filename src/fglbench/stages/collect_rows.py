@@ -15,6 +15,7 @@ from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.metrics import Means, Metrics
 from fglbench.records.run import HISTORY, MIXING, NOT_RUN, RUN, Outcome, RunRecord
 from fglbench.records.split import SPLIT_CARD
+from fglbench.records.study import PROBLEM
 from fglbench.storage import read_json, read_npz
 from fglbench.tasks import task_of
 
@@ -41,7 +42,6 @@ RUN_COLUMNS = {
     "participation": "float64",
     "local_epochs": "int64",
 }
-PARTITION_COORDINATES = ("dataset", "scheme", "clients", "seed")
 _RUN_METRICS = (
     "train_seconds",
     "server_seconds",
@@ -67,6 +67,18 @@ class Finished:
     run: RunRecord | None
 
 
+def partition_coordinates(placement: Placement) -> dict[str, Any]:
+    """Return the columns that identify a partition, apart from its seed.
+
+    Args:
+        placement: a cell in its study.
+
+    Returns:
+        Dataset, scheme and clients.
+    """
+    return {name: getattr(placement, name) for name in PROBLEM}
+
+
 def coordinates(placement: Placement) -> dict[str, Any]:
     """Return the columns that all rows of a placement share.
 
@@ -77,9 +89,7 @@ def coordinates(placement: Placement) -> dict[str, Any]:
         Dataset, scheme, clients, method, backbone, label, seed and cell, and the axes of training.
     """
     return {
-        "dataset": placement.dataset,
-        "scheme": placement.scheme,
-        "clients": placement.clients,
+        **partition_coordinates(placement),
         "method": placement.method,
         "backbone": placement.backbone,
         "label": placement.label,
@@ -237,7 +247,7 @@ def partitions(expansion: Expansion, results: Path, archive: Archive) -> pd.Data
         split = placement.cell.folder("split")
         if split in frames or placement.cell.partition.spec["scheme"] == "whole":
             continue
-        common = {name: coordinates(placement)[name] for name in PARTITION_COORDINATES} | {"split": split}
+        common = {**partition_coordinates(placement), "seed": placement.cell.seed, "split": split}
         path = results / split / SPLIT_CARD
         if path.exists():
             check_listed(path)

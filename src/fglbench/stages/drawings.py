@@ -12,6 +12,7 @@ from fglbench.datasets.base import Graph
 from fglbench.partition.subgraph import induced_edges
 from fglbench.records.graph import check_graph, load_graph
 from fglbench.records.split import SPLIT_ARRAYS, load_split
+from fglbench.stages.collect_rows import partition_coordinates
 
 if TYPE_CHECKING:
     import igraph
@@ -54,7 +55,7 @@ def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.Data
             drawing = archived[split]
         else:
             continue
-        frames[split] = drawing.assign(**_place(placement), seed=placement.cell.seed, split=split)
+        frames[split] = drawing.assign(**partition_coordinates(placement), seed=placement.cell.seed, split=split)
     return pd.concat(frames.values()) if frames else pd.DataFrame()
 
 
@@ -62,13 +63,8 @@ def _is_drawn(placement: Placement, filters: list[Mapping[Any, list[Any]]]) -> b
     """Return whether a figure with one of these filters draws the partition of a placement."""
     if placement.cell.partition.spec["scheme"] == "whole":  # a centralised method has no clients to draw
         return False
-    place = _place(placement).items()
+    place = partition_coordinates(placement).items()
     return any(all(value in where.get(name, [value]) for name, value in place) for where in filters)
-
-
-def _place(placement: Placement) -> dict[str, Any]:
-    """Return the columns that identify a partition."""
-    return {"dataset": placement.dataset, "scheme": placement.scheme, "clients": placement.clients}
 
 
 def _rows(graph: Graph, split_folder: Path) -> Iterator[dict[str, Any]]:
