@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fglbench.records.presentation import FigureSpec, TableSpec
 from fglbench.records.study import StudyRecord
 from fglbench.storage import write_json
 
@@ -15,25 +16,22 @@ HARDWARE = {"devices": ["cpu: made-up"], "cores": 2}
 METHODS = {"Global": "global", "Local": "local", "FedAvg": "fedavg", "FedProx": "fedprox"}
 
 
-def table_spec(**changes: Any) -> dict[str, Any]:
-    """A table specification with every key."""
+def table_spec(**changes: Any) -> TableSpec:
+    """A table of accuracy by dataset."""
     base = {
         "name": "main",
         "title": "Main results",
-        "rows": ["backbone", "label"],
         "columns": ["dataset"],
         "metric": "accuracy",
-        "split": "test",
-        "reading": "val",
-        "mean": "pooled",
         "where": {"scheme": ["louvain"], "clients": [10]},
-        "better": None,
-        "separable": None,
-        "percent": None,
-        "digits": 1,
-        "reference": None,
     }
-    return base | changes
+    return TableSpec(**base | changes)
+
+
+def figure_spec(kind: str, **changes: Any) -> FigureSpec:
+    """A figure of accuracy for the Louvain partitions."""
+    base = {"name": kind, "kind": kind, "title": "A title", "metric": "accuracy", "where": {"scheme": ["louvain"]}}
+    return FigureSpec(**base | changes)
 
 
 def run_rows(
@@ -225,7 +223,6 @@ def _partition(
 
 def _settings(datasets: tuple[str, ...], schemes: tuple[str, ...], seeds: int) -> dict[str, Any]:
     kinds = ("accuracy_per_round", "accuracy_per_second", "accuracy_by_clients", "label_heatmap", "bytes_by_accuracy")
-    where = {"scheme": ["louvain"]}
     return {
         "name": "small",
         "title": "A small study of federated methods",
@@ -233,12 +230,14 @@ def _settings(datasets: tuple[str, ...], schemes: tuple[str, ...], seeds: int) -
         "protocol": {"split": {"train": 0.2, "val": 0.4, "test": 0.4}, "evaluate": "aggregated", "reading": "val"},
         "training": {"rounds": 100, "local_epochs": 3, "lr": 0.01, "hidden": 64},
         "tables": [
-            table_spec(reference={"table": "3", "where": {"backbone": ["gcn"], "dataset": list(datasets)}}),
+            table_spec(
+                reference={"table": "3", "where": {"backbone": ["gcn"], "dataset": list(datasets)}}
+            ).model_dump(),
             table_spec(
                 name="wide", title="Every partition", rows=["label"], columns=["dataset", "scheme", "clients"], where={}
-            ),
+            ).model_dump(),
         ],
-        "figures": [{"name": kind, "kind": kind, "title": kind.replace("_", " "), "where": where} for kind in kinds],
+        "figures": [figure_spec(kind, title=kind.replace("_", " ")).model_dump() for kind in kinds],
         "versions": {"fglbench": "0.1.0", "python": "3.11"},
         "hardware": HARDWARE,
         "cells": len(datasets) * len(schemes) * 2 * len(ACCURACY),

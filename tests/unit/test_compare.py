@@ -168,9 +168,9 @@ def test_what_was_not_run_has_the_study_s_own_words():
     runs = frame(run_rows([0.8], label="FedAvg 50 %"), run_rows([0.8], label="FedAvg")).assign(method="fedavg")
     study = study_of(runs, seeds=[0], order={"label": ["FedAvg", "FedAvg 50 %"]})
     rows = compare(study, spec(), reference({"dataset": "arxiv"}, {"dataset": "arxiv", "method": "moon"}))
-    assert [row.place["label"] for row in rows if row.verdict == "not run"] == ["FedAvg", "moon"]
+    assert [row.coordinates["label"] for row in rows if row.verdict == "not run"] == ["FedAvg", "moon"]
     rows = compare(study, spec(where={"label": ["FedAvg 50 %"]}), reference({"dataset": "arxiv"}))
-    assert [row.place["label"] for row in rows if row.verdict == "not run"] == ["FedAvg 50 %"]
+    assert [row.coordinates["label"] for row in rows if row.verdict == "not run"] == ["FedAvg 50 %"]
 
 
 def test_variants_are_left_out_unless_named():
@@ -201,7 +201,7 @@ def test_two_labels_of_one_method_both_stand_beside_it():
         run_rows([0.8, 0.8], label="mu=.1", method="fedprox"), run_rows([0.7, 0.7], label="mu=1", method="fedprox")
     )
     rows = compare(study_of(runs, seeds=[0, 1]), spec(), reference({"method": "fedprox"}))
-    assert [(row.place["label"], row.verdict) for row in rows] == [("mu=.1", "match"), ("mu=1", "below")]
+    assert [(row.coordinates["label"], row.verdict) for row in rows] == [("mu=.1", "match"), ("mu=1", "below")]
 
 
 def test_order_of_methods_is_correlated_by_backbone_without_global():
@@ -417,13 +417,13 @@ def test_a_method_is_matched_as_it_is_printed():
     )
     where = {"scheme": ["louvain"], "clients": [10], "backbone": ["GraphSAGE"]}
     rows = compare(study, spec(where=where), paper)
-    assert [(row.place["label"], row.verdict) for row in rows] == [
+    assert [(row.coordinates["label"], row.verdict) for row in rows] == [
         ("FedSage+ and MOON", "match"),
         ("w/o Mom.", "below"),
         ("fedavg", "not run"),
     ]
     rows = compare(study, spec(where={**where, "label": ["w/o Mom."]}), paper)
-    assert [row.place["label"] for row in rows] == ["w/o Mom."]
+    assert [row.coordinates["label"] for row in rows] == ["w/o Mom."]
 
 
 def test_labels_in_the_table_s_filter_are_names_in_the_paper():
@@ -440,5 +440,9 @@ def test_labels_of_datasets_and_backbones_do_not_hide_a_printed_number():
     names = {"backbone": {"GCN": "gcn"}, "dataset": {"Cora": "cora"}}
     labelled = replace(study, runs=runs, settings={**study.settings, "names": names})
     found, missing = compare(labelled, spec(), reference({}, {"method": "fedgta"}))
-    assert (found.verdict, found.place["backbone"], found.place["dataset"]) == ("match", "GCN", "Cora")
-    assert (missing.verdict, missing.place["backbone"], missing.place["dataset"]) == ("not run", "GCN", "Cora")
+    assert (found.verdict, found.coordinates["backbone"], found.coordinates["dataset"]) == ("match", "GCN", "Cora")
+    assert (missing.verdict, missing.coordinates["backbone"], missing.coordinates["dataset"]) == (
+        "not run",
+        "GCN",
+        "Cora",
+    )

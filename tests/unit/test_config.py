@@ -129,6 +129,14 @@ def test_shipped_studies_are_valid(path):
         ),
         ({"tables": [{"name": "../t", "title": "T"}]}, "my.yaml: tables[0].name"),
         (
+            {"tables": [{"name": "t", "title": "T", "rows": ["labell"]}]},
+            "my.yaml: tables[0].rows[0]: 'labell' is not valid. Did you mean 'label'?",
+        ),
+        (
+            {"figures": [{"name": "f", "title": "F", "kind": "label_heatmapp"}]},
+            "my.yaml: figures[0].kind: 'label_heatmapp' is not valid. Did you mean 'label_heatmap'?",
+        ),
+        (
             {"datasets": [{"name": "cora", "training": {"epochs": 5}}]},
             "my.yaml: datasets[0].training.epochs: unknown key. Did you mean 'local_epochs'?",
         ),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
-from synthetic_records import study_of
+from synthetic_records import study_of, table_spec
 
 from fglbench.reporting.datasets import dataset_table
 from fglbench.reporting.reference import load_reference
@@ -22,7 +22,7 @@ def table(printed, **spec):
         order={"dataset": ["cora", "Photo"]},
         names={"dataset": {"cora": "cora", "Photo": "photo-lcc"}},
     )
-    return dataset_table(study, {"name": "table2", "title": "Datasets.", **spec}, printed)
+    return dataset_table(study, table_spec(name="table2", title="Datasets.", **spec), printed)
 
 
 def test_printed_sizes_stand_beside_ours_also_of_the_largest_component():
@@ -42,7 +42,7 @@ def test_split_and_setting_stand_beside_the_printed_ones():
     protocols = {"flickr": public, "pubmed": ratios | counts}
     study = study_of(pd.DataFrame(), sizes=sizes, protocol=ratios, protocols=protocols)
     printed = load_reference(ROOT / "workflow/studies/reference/fedgta.csv")
-    made = dataset_table(study, {"name": "table2", "reference": {"table": "2"}}, printed)
+    made = dataset_table(study, table_spec(reference={"table": "2"}), printed)
     text = {row[0]: [cell.text for cell in cells] for row, cells in zip(made.rows, made.cells, strict=True)}
     assert made.columns[8:] == [(name, who) for name in ("split", "setting") for who in ("ours", "printed")]
     assert text["cora"][8:] == ["20%/40%/40%", "20%/40%/40%", "transductive", "transductive"]
@@ -60,4 +60,4 @@ def test_without_a_reference_there_are_only_our_sizes():
 
 def test_rows_are_in_the_order_of_the_study():
     study = study_of(pd.DataFrame(), sizes=dict(sorted(SIZES.items())), order={"dataset": ["cora", "Photo"]})
-    assert dataset_table(study, {"name": "table2"}, None).rows == [("cora",), ("Photo",)]
+    assert dataset_table(study, table_spec(), None).rows == [("cora",), ("Photo",)]

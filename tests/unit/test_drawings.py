@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import networkx as nx
 import numpy as np
 import pandas as pd
-from synthetic_records import study_of
+from synthetic_records import figure_spec, study_of
 
 from fglbench.datasets.base import Graph, canonical_edges
 from fglbench.records.graph import save_graph
@@ -68,7 +68,7 @@ def test_rows_of_the_whole_graph_and_of_the_clients(tmp_path: Path) -> None:
 def test_the_figure_has_a_panel_for_the_whole_graph_and_each_client(tmp_path: Path) -> None:
     study = study_of(pd.DataFrame())
     study = type(study)(**{**vars(study), "drawings": made(tmp_path)})
-    spec = {"name": "drawn", "kind": "graph", "title": "Row"}
+    spec = figure_spec("graph", title="Row", where={})
     figure = draw(study, spec)
     panels = figure.findobj(lambda own: type(own).__name__ == "Axes")
     assert [panel.get_title() for panel in panels][1:] == ["Client 1", "Client 2"]

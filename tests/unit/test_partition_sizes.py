@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from synthetic_records import study_of
+from synthetic_records import study_of, table_spec
 
 from fglbench.errors import ConfigError
 from fglbench.reporting.partition_sizes import partition_sizes_table
@@ -45,7 +45,7 @@ def texts(table) -> dict[tuple[str, ...], dict[tuple[str, ...], str]]:
 
 
 def test_ours_by_hand_beside_the_printed_numbers():
-    made = partition_sizes_table(study(), {"name": "t", "title": "T.", "reference": {"table": "4.2"}}, PRINTED)
+    made = partition_sizes_table(study(), table_spec(where={}, reference={"table": "4.2"}), PRINTED)
     found = texts(made)
     assert list(found) == [
         ("Cora", "anchored", "2 clients"),
@@ -63,7 +63,7 @@ def test_ours_by_hand_beside_the_printed_numbers():
 
 
 def test_without_a_reference_and_with_a_choice_of_clients():
-    made = partition_sizes_table(study(), {"name": "t", "where": {"clients": [3], "label": ["FedAvg"]}}, None)
+    made = partition_sizes_table(study(), table_spec(where={"clients": [3], "label": ["FedAvg"]}), None)
     assert made.rows == [("Cora", "anchored", "3 clients")]
     assert [name for (name,) in made.columns] == ["communities", "anchors", "nodes", "edges", "anchors / nodes"]
     assert made.cells[0][4].text == "0.500"
@@ -74,6 +74,6 @@ def test_an_unknown_field_is_refused():
     with pytest.raises(ConfigError, match="'where' names 'scheme'"):
         partition_sizes_table(
             type(broken)(**{**vars(broken), "partitions": broken.partitions.drop(columns="scheme")}),
-            {"name": "t", "where": {"scheme": ["plain"]}},
+            table_spec(where={"scheme": ["plain"]}),
             None,
         )

@@ -12,9 +12,10 @@ ROOT = Path(__file__).parents[2]
 def table() -> list[str]:
     """Table 3 of FedGTA's study with GCN by validation, ours / printed, as Markdown."""
     study = read_study(ROOT / "results" / "published" / "fedgta")
-    (spec,) = (spec for spec in study.settings["tables"] if spec["name"] == "table3")
-    printed = {**spec["reference"], "where": {**spec["reference"]["where"], "backbone": "gcn"}}
-    spec = {**spec, "where": {**spec["where"], "backbone": ["GCN"]}, "reference": printed, "percent": None}
+    (spec,) = (spec for spec in study.tables if spec.name == "table3")
+    printed = spec.printed_table.model_copy(update={"where": {**spec.printed_table.where, "backbone": "gcn"}})
+    chosen = {"where": {**spec.where, "backbone": ["GCN"]}, "reference": printed, "percent": None}
+    spec = spec.model_copy(update=chosen)
     reference = load_reference(ROOT / "workflow" / "studies" / "reference" / "fedgta.csv")
     matrix = comparison_sheet(study, spec, reference).table
     made = [place for place, column in enumerate(zip(*matrix.cells, strict=True)) if any(c.mean for c in column)]

@@ -52,7 +52,7 @@ def write(folder, **changes):
 
 def test_a_search_for_every_method_that_leaves_something_open(tmp_path):
     searches = plan_searches(load_study(write(tmp_path)))
-    assert [(search.place["method"], sorted(search.space)) for search in searches] == [
+    assert [(search.coordinates["method"], sorted(search.space)) for search in searches] == [
         ("FedProx", ["settings.mu", "training.lr"]),
         ("own", ["training.lr"]),
     ]
@@ -120,7 +120,7 @@ def test_widths_that_a_method_states_are_not_searched(tmp_path):
     methods = ["fedavg", {"name": "fedavg", "label": "narrow", "training": {"hidden": 2}}]
     searches = [{"backbones": ["gcn"], "backbone_settings": {"hidden": [4, 8]}}]
     study = load_study(write(tmp_path, methods=methods, tune={**STUDY["tune"], "searches": searches}))
-    assert [search.place["method"] for search in plan_searches(study)] == ["fedavg"]
+    assert [search.coordinates["method"] for search in plan_searches(study)] == ["fedavg"]
 
 
 def test_lists_are_tried_out_and_the_best_setting_is_the_one_validation_prefers(tmp_path):
@@ -269,7 +269,7 @@ def test_a_search_whose_record_is_shipped_is_not_run_again(tmp_path, monkeypatch
     path = write(tmp_path, methods=STUDY["methods"][1:])
     search, other = plan_searches(load_study(path))
     found = tmp_path / "tuned" / "found.yaml"
-    record = {**search.place, "search": search.slug, "trials": {"complete": 3, "pruned": 1, "fail": 2}}
+    record = {**search.coordinates, "search": search.slug, "trials": {"complete": 3, "pruned": 1, "fail": 2}}
     record |= {"best_validation_accuracy": 0.5, "best": {"settings.mu": 0.1}}
     write_json(tmp_path / "folder" / f"{search.slug}.json", record)
     write_tuned([search], tmp_path / "folder", found)

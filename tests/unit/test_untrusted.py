@@ -30,7 +30,7 @@ def test_labels_reach_no_path(text: str):
     for cell in expand(config).cells:
         for stage in ("download", "split", "preprocess", "train", "evaluate"):
             assert re.fullmatch(r"[a-z]+(/[a-z0-9][a-z0-9.+-]*)+", cell.folder(stage))
-    files = table_files(config.model_dump()) + figure_files(config.model_dump())
+    files = table_files(config.tables, config.reference) + figure_files(config.figures)
     assert all(re.fullmatch(r"[a-z0-9_-]+\.[a-z]+", name) for name in files)
 
 

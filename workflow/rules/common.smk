@@ -53,7 +53,7 @@ BENCHMARKS = f"{RESULTS}/benchmarks"
 CONDA = "../../envs/cpu.yaml"
 CONDA_TRAINING = "../../envs/gpu.yaml"
 SAID = set()
-STUDY_SPECS = {study: expansion.study.model_dump() for study, expansion in PLAN.studies.items()}
+STUDY_SETTINGS = {study: expansion.study for study, expansion in PLAN.studies.items()}
 
 
 wildcard_constraints:
@@ -96,8 +96,19 @@ def reference_files(study):
 
     The tables of the study report a missing file.
     """
-    path = REFERENCES / f"{STUDY_SPECS[study]['reference']}.csv"
+    path = REFERENCES / f"{STUDY_SETTINGS[study].reference}.csv"
     return [str(path)] if path.is_file() else []
+
+
+def table_paths(study):
+    """Return the paths of a study's tables."""
+    settings = STUDY_SETTINGS[study]
+    return [f"{RESULTS}/tables/{study}/{name}" for name in table_files(settings.tables, settings.reference)]
+
+
+def figure_paths(study):
+    """Return the paths of a study's figures."""
+    return [f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SETTINGS[study].figures)]
 
 
 def asked():
@@ -131,13 +142,12 @@ def wanted(study):
 
 def study_files(study):
     """Return the paths of a study's records, tables, figures and report, of their checksums and the MLflow import."""
-    names = {
-        "studies": [*(f"{name}.parquet" for name in FRAMES), STUDY_FILE],
-        "tables": table_files(STUDY_SPECS[study]),
-        "figures": figure_files(STUDY_SPECS[study]),
+    made = {
+        "studies": [f"{RESULTS}/studies/{study}/{name}" for name in (*(f"{n}.parquet" for n in FRAMES), STUDY_FILE)],
+        "tables": table_paths(study),
+        "figures": figure_paths(study),
+        "report": [f"{RESULTS}/report/{study}.html"],
     }
-    made = {stage: [f"{RESULTS}/{stage}/{study}/{name}" for name in found] for stage, found in names.items()}
-    made["report"] = [f"{RESULTS}/report/{study}.html"]
     files = [path for paths in made.values() for path in paths]
     files += [f"{RESULTS}/checksums/{stage}/{study}.json" for stage, paths in made.items() if paths]
     return files + ([f"{RESULTS}/tracking/{study}.json"] if PLAN.tracked else [])

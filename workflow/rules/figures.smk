@@ -13,7 +13,7 @@ for study in PLAN.studies:
             drawings=f"{RESULTS}/studies/{study}/drawings.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
         output:
-            figures=[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+            figures=figure_paths(study),
             checksums=f"{RESULTS}/checksums/figures/{study}.json",
         log:
             f"{LOGS}/figures/{study}.log",
@@ -36,6 +36,6 @@ for study in PLAN.studies:
 
 rule figures:
     input:
-        [f"{RESULTS}/figures/{study}/{name}" for study in PLAN.active for name in figure_files(STUDY_SPECS[study])],
+        [path for study in PLAN.active for path in figure_paths(study)],
     message:
         "all figures are drawn"

@@ -8,8 +8,8 @@ for study in PLAN.studies:
         input:
             runs=f"{RESULTS}/studies/{study}/runs.parquet",
             study=f"{RESULTS}/studies/{study}/study.json",
-            tables=[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
-            figures=[f"{RESULTS}/figures/{study}/{name}" for name in figure_files(STUDY_SPECS[study])],
+            tables=table_paths(study),
+            figures=figure_paths(study),
         output:
             page=f"{RESULTS}/report/{study}.html",
             checksums=f"{RESULTS}/checksums/report/{study}.json",

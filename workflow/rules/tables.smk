@@ -10,7 +10,7 @@ for study in PLAN.studies:
             study=f"{RESULTS}/studies/{study}/study.json",
             reference=reference_files(study),
         output:
-            tables=[f"{RESULTS}/tables/{study}/{name}" for name in table_files(STUDY_SPECS[study])],
+            tables=table_paths(study),
             checksums=f"{RESULTS}/checksums/tables/{study}.json",
         log:
             f"{LOGS}/tables/{study}.log",
@@ -34,6 +34,6 @@ for study in PLAN.studies:
 
 rule tables:
     input:
-        [f"{RESULTS}/tables/{study}/{name}" for study in PLAN.active for name in table_files(STUDY_SPECS[study])],
+        [path for study in PLAN.active for path in table_paths(study)],
     message:
         "all tables are rendered"

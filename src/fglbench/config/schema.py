@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from fglbench.federation.schedule import LocalPrivacy
 from fglbench.partition.split import SplitSettings
 from fglbench.records.component_files import Trust
+from fglbench.records.presentation import FigureSettings, TableSettings
 from fglbench.settings import Section
 from fglbench.tasks import DEFAULT_TASK
 
@@ -125,56 +126,6 @@ class Protocol(Section):
     )
 
 
-class Reference(Section):
-    """The printed table of a paper that a table is compared with."""
-
-    table: str = Field(description="The table's number in the paper.")
-    where: dict[str, str | int | list[str | int]] = Field(
-        {},
-        description="Columns of the CSV, and values that rows must have there; they replace the table's own `where`.",
-    )
-    exact: bool = Field(False, description="Compare `-lcc` datasets only with rows of that very name.")
-
-
-Axis = Literal["dataset", "scheme", "clients", "method", "backbone", "label"]
-
-
-class Table(Section):
-    """One table of a study."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,60}$")] = Field(description="File name.")
-    title: str = Field(description="First sentence of the caption.")
-    kind: Literal["cells", "datasets", "partitions"] = Field(
-        "cells",
-        description="Numbers of cells; or sizes of the datasets, for which only `reference` counts; or of the clients "
-        "of partitions, for which `where` counts too.",
-    )
-    rows: list[Axis] = Field(["backbone", "label"], min_length=1, description="What distinguishes rows.")
-    columns: list[Axis] = Field(["dataset", "scheme", "clients"], min_length=1, description="And columns.")
-    metric: str | None = Field(
-        None, description="accuracy, f1_micro, f1_macro, train_seconds, bytes_up, ...; null: what selects the round."
-    )
-    split: Literal["train", "val", "test", "global_test"] = Field(
-        "test", description="Nodes scored: of the clients' own graphs, or of the global test."
-    )
-    where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
-    reading: Literal["val", "last", "test"] | None = Field(None, description="Round shown; null: the protocol's.")
-    mean: Literal["pooled", "macro", "nodes", "weighted"] | None = Field(
-        None, description="Mean over clients; null: the protocol's."
-    )
-    digits: int = Field(1, ge=0, le=6, description="Decimals printed.")
-    percent: bool | None = Field(None, description="Print in percent; null: scores are.")
-    better: Literal["higher", "lower"] | None = Field(None, description="Direction; null: by the metric.")
-    separable: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="Mark what a paired t-test over seeds, Holm-corrected, does not tell from the best at this level; "
-        "null: no test.",
-    )
-    reference: Reference | None = Field(None, description="The printed table to compare with.")
-
-
 class Grid(Section):
     """A product of values of the study, each given by label or name. A key that is left out stands for all values."""
 
@@ -243,41 +194,6 @@ class Tune(Section):
     searches: list[Search] = Field(min_length=1, description="What is searched.")
 
 
-FigureKind = Literal[
-    "accuracy_per_round",
-    "accuracy_per_second",
-    "accuracy_by_clients",
-    "label_heatmap",
-    "bytes_by_accuracy",
-    "average_ranks",
-    "accuracy_by_participation",
-    "aggregation_weights",
-    "labels_and_convergence",
-    "seconds_by_method",
-    "accuracy_by_method",
-    "accuracy_by_local_epochs",
-    "graph",
-]
-
-
-class Figure(Section):
-    """One figure of a study."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,60}$")] = Field(description="File name.")
-    kind: FigureKind = Field(description="What is drawn.")
-    title: str = Field(description="Title.")
-    where: dict[Axis, list[str | int]] = Field({}, description="Keep only cells with these values.")
-    split: Literal["train", "val", "test", "global_test"] = Field(
-        "test", description="Nodes scored, as in tables; of the curves test or val."
-    )
-    metric: str | None = Field(None, description="What is drawn, as in tables; null: what selects the round.")
-    gains: dict[str, str] = Field(
-        {},
-        description="accuracy_by_clients: labels, each with the one that is subtracted from it, seed by seed; the "
-        "differences are drawn.",
-    )
-
-
 class Study(Section):
     """A named set of cells with its tables and figures."""
 
@@ -304,17 +220,23 @@ class Study(Section):
     tune: Tune | None = Field(None, description="What `fglbench tune` searches.")
     protocol: Protocol = Field(Protocol(), description="What is measured.")
     reference: str | None = Field(None, description="CSV of printed numbers in workflow/studies/reference/.")
-    tables: list[Table] = Field(
-        [Table(name="accuracy", title="Test accuracy in percent.")], description="Tables to render."
+    tables: list[TableSettings] = Field(
+        [TableSettings(name="accuracy", title="Test accuracy in percent.")], description="Tables to render."
     )
-    figures: list[Figure] = Field(
+    figures: list[FigureSettings] = Field(
         [
-            Figure(name="accuracy-per-round", kind="accuracy_per_round", title="Test accuracy per round"),
-            Figure(name="accuracy-per-second", kind="accuracy_per_second", title="Test accuracy per training second"),
-            Figure(name="accuracy-by-clients", kind="accuracy_by_clients", title="Test accuracy by number of clients"),
-            Figure(name="label-heatmap", kind="label_heatmap", title="Labels per client"),
-            Figure(name="bytes-by-accuracy", kind="bytes_by_accuracy", title="Communication against test accuracy"),
-            Figure(name="average-ranks", kind="average_ranks", title="Average ranks over datasets"),
+            FigureSettings(name="accuracy-per-round", kind="accuracy_per_round", title="Test accuracy per round"),
+            FigureSettings(
+                name="accuracy-per-second", kind="accuracy_per_second", title="Test accuracy per training second"
+            ),
+            FigureSettings(
+                name="accuracy-by-clients", kind="accuracy_by_clients", title="Test accuracy by number of clients"
+            ),
+            FigureSettings(name="label-heatmap", kind="label_heatmap", title="Labels per client"),
+            FigureSettings(
+                name="bytes-by-accuracy", kind="bytes_by_accuracy", title="Communication against test accuracy"
+            ),
+            FigureSettings(name="average-ranks", kind="average_ranks", title="Average ranks over datasets"),
         ],
         description="Figures to render.",
     )

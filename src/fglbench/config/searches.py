@@ -31,7 +31,7 @@ class SearchPlan:
     slug: str
 
     @property
-    def place(self) -> dict[str, str]:
+    def coordinates(self) -> dict[str, str]:
         """The labels by axis: dataset, backbone and method."""
         return {"dataset": self.at.dataset[0], "backbone": self.at.backbone[0], "method": self.at.method[0]}
 
@@ -44,7 +44,7 @@ class SearchPlan:
         Returns:
             An override that selects the dataset, backbone and method of this search.
         """
-        values: dict[str, Any] = {f"{axis}s": [label] for axis, label in self.place.items()}
+        values: dict[str, Any] = {f"{axis}s": [label] for axis, label in self.coordinates.items()}
         for name, value in tried.items():
             part, _, key = name.partition(".")
             values.setdefault(part, {})[key] = value

@@ -1,6 +1,9 @@
 """Quantities in tables and figures: title, unit, direction and scale of every metric in the records."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Direction = Literal["higher", "lower"]
+"""The better direction of a metric."""
 
 
 class Quantity(NamedTuple):
@@ -10,7 +13,7 @@ class Quantity(NamedTuple):
         title: name in captions and on axes.
         unit: printed unit; "" if there is none.
         scale: factor from the stored to the printed value, see `shown`.
-        better: "higher", "lower", or None if no direction is better.
+        better: direction; None if no direction is better.
         timed: whether values from different devices must not be averaged or compared.
         first: added to the scaled value; 1 for indices that records count from 0 and tables count from 1.
     """
@@ -18,7 +21,7 @@ class Quantity(NamedTuple):
     title: str
     unit: str
     scale: float
-    better: str | None
+    better: Direction | None
     timed: bool = False
     first: float = 0.0
 
@@ -59,13 +62,13 @@ OF_RUNS = {
 QUANTITIES = _SCORES | OF_RUNS
 
 
-def quantity(metric: str, percent: bool | None = None, better: str | None = None) -> Quantity:
+def quantity(metric: str, percent: bool | None = None, better: Direction | None = None) -> Quantity:
     """Return the quantity of a metric, with a table's own settings of percent and direction.
 
     Args:
         metric: its name in the records; unknown metrics have no unit and no direction.
         percent: whether to print percent; None: as usual for the metric.
-        better: "higher" or "lower"; None: as usual for the metric.
+        better: direction; None: as usual for the metric.
 
     Returns:
         How to print it.

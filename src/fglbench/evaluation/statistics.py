@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from fglbench.evaluation.quantities import Direction
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -142,12 +144,12 @@ def pooled_deviation(deviations: Sequence[tuple[float | None, int | None]]) -> f
     return math.sqrt(sum(w * std**2 for w, (std, _) in zip(weights, pairs, strict=True)) / sum(weights))
 
 
-def ranks(values: np.ndarray, better: str) -> np.ndarray:
+def ranks(values: np.ndarray, better: Direction) -> np.ndarray:
     """Rank the methods within each column of a table.
 
     Args:
         values: [columns, methods] float; each row of the array is a column of the table.
-        better: "higher" or "lower".
+        better: direction.
 
     Returns:
         [columns, methods] float64, 1 for the best.
@@ -155,7 +157,7 @@ def ranks(values: np.ndarray, better: str) -> np.ndarray:
     return stats.rankdata(-values if better == "higher" else values, method="average", axis=1)
 
 
-def mean_ranks(values: np.ndarray, datasets: Sequence[str], better: str) -> np.ndarray:
+def mean_ranks(values: np.ndarray, datasets: Sequence[str], better: Direction) -> np.ndarray:
     """Compute the mean ranks of methods over the columns of each dataset, see `ranks`.
 
     Columns of one dataset (schemes, numbers of clients) are not independent, so tests count a dataset once.
@@ -163,7 +165,7 @@ def mean_ranks(values: np.ndarray, datasets: Sequence[str], better: str) -> np.n
     Args:
         values: [columns, methods] float.
         datasets: [columns], the dataset of each column.
-        better: "higher" or "lower".
+        better: direction.
 
     Returns:
         [datasets, methods] float64, datasets in alphabetical order.
@@ -257,13 +259,13 @@ class AverageRanks:
     friedman_p: float | None
 
 
-def average_ranks(scores: Mapping[Any, Mapping[Any, float | None]], better: str) -> AverageRanks | None:
+def average_ranks(scores: Mapping[Any, Mapping[Any, float | None]], better: Direction) -> AverageRanks | None:
     """Rank methods over the columns that all of them share.
 
     Args:
         scores: by method and column the score; None where the method has none. A method is a name or a tuple of names;
             a column is a tuple that begins with its dataset.
-        better: "higher" or "lower".
+        better: direction.
 
     Returns:
         The average ranks; None for fewer than two methods or two shared columns.

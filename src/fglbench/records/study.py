@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_made
+from fglbench.records.presentation import FigureSpec, TableSpec, completed
 from fglbench.storage import read_json
 
 if TYPE_CHECKING:
@@ -146,6 +147,16 @@ class StudyRecord:
             Name of the metric.
         """
         return str((self.settings.get("metrics") or {}).get(dataset, self.metric))
+
+    @property
+    def tables(self) -> list[TableSpec]:
+        """The settings of the study's tables."""
+        return [completed(TableSpec, entry, self.metric) for entry in self.settings.get("tables") or []]
+
+    @property
+    def figures(self) -> list[FigureSpec]:
+        """The settings of the study's figures."""
+        return [completed(FigureSpec, entry, self.metric) for entry in self.settings.get("figures") or []]
 
     @property
     def centralised(self) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fglbench.evaluation.quantities import OF_RUNS, Quantity
+from fglbench.records.presentation import TableSpec
 from fglbench.records.study import StudyRecord
 from fglbench.reporting.cells import TableCell
 from fglbench.reporting.marks import ALIKE
@@ -31,7 +32,7 @@ OF_RATIOS = ("split.train", "split.val", "split.test", "split.stratify")
 
 
 def caption(
-    study: StudyRecord, spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], shows: str | None = None
+    study: StudyRecord, spec: TableSpec, unit: Quantity, cells: list[list[TableCell]], shows: str | None = None
 ) -> list[str]:
     """Return the sentences above a table.
 
@@ -47,9 +48,9 @@ def caption(
         overrides, marks.
     """
     flat = [cell for row in cells for cell in row]
-    datasets = list(dict.fromkeys(cell.place["dataset"] for cell in flat if cell.place))
-    of_runs = spec["metric"] in OF_RUNS
-    split = spec.get("split", "test").replace("_", " ")
+    datasets = list(dict.fromkeys(cell.coordinates["dataset"] for cell in flat if cell.coordinates))
+    of_runs = spec.metric in OF_RUNS
+    split = spec.split.replace("_", " ")
     name = unit.title if of_runs else f"{split} {unit.title}"
     in_unit = f" in {unit.unit}" if unit.unit else ""
     sentences = [f"{name[:1].upper()}{name[1:]}{in_unit}: {shows or spread(flat)}"]
@@ -57,11 +58,11 @@ def caption(
         if split == "global test":
             sentences.append(GLOBAL_TESTS[study.settings["protocol"]["global_test"]])
         templates = [
-            *_readings(study, spec.get("reading", "val"), datasets),
-            _mean(study, spec.get("mean", "pooled"), datasets),
+            *_readings(study, spec.reading, datasets),
+            _mean(study, spec.mean, datasets),
         ]
-        sentences += [text.replace("{targets}", spec.get("targets", "nodes")) for text in templates]
-    devices = sorted({cell.place["device"] for cell in flat if cell.place.get("device")})
+        sentences += [text.replace("{targets}", spec.targets) for text in templates]
+    devices = sorted({cell.coordinates["device"] for cell in flat if cell.coordinates.get("device")})
     if devices:
         sentences.append(f"Device: {'; '.join(devices)}")
     sentences += _protocols(study, datasets)
@@ -70,7 +71,9 @@ def caption(
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
         sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
-        if central := list(dict.fromkeys(cell.place["label"] for cell in flat if cell.place.get("centralised"))):
+        if central := list(
+            dict.fromkeys(cell.coordinates["label"] for cell in flat if cell.coordinates.get("centralised"))
+        ):
             subject = _listed(central)
             train, are = ("train", "are") if len(central) > 1 else ("trains", "is")
             sentence = f"{subject} {train} on the whole graph in one place and {are} not marked"
@@ -108,7 +111,7 @@ def _training(study: StudyRecord, cells: list[TableCell]) -> list[str]:
     sentences = []
     for axis, kind in (("dataset", "datasets"), ("backbone", "backbones"), ("label", "methods")):
         entries = (study.settings.get("settings") or {}).get(kind) or []
-        shown = {cell.place[axis] for cell in cells if cell.place}
+        shown = {cell.coordinates[axis] for cell in cells if cell.coordinates}
         labels_by_changes: dict[str, list[str]] = {}
         for label, entry in zip(study.order.get(axis) or [], entries, strict=False):
             changes = [

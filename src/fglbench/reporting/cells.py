@@ -26,7 +26,7 @@ class TableCell:
             cell, for fewer than two common seeds, and for a table without this test.
         detail: reasons for missing numbers, seed by seed.
         tone: word that selects the colour on the report page, such as a verdict; "" for none.
-        place: the values of `FIELDS`, `device` and `centralised`, which all seeds share; empty if nothing is recorded.
+        coordinates: the values of `FIELDS`, `device` and `centralised` of all seeds; empty if nothing is recorded.
         values: value of each seed, by seed, in printed units.
     """
 
@@ -42,7 +42,7 @@ class TableCell:
     against_best: PairedTest | None = None
     detail: str = ""
     tone: str = ""
-    place: Mapping[str, Any] = field(default_factory=dict)
+    coordinates: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[int, float] = field(default_factory=dict)
 
     @property

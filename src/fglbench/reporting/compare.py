@@ -14,11 +14,12 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.statistics import RankCorrelation, pooled_deviation, rank_correlation
+from fglbench.records.presentation import Reference, TableSpec
 from fglbench.records.study import StudyRecord
 from fglbench.reporting.cells import TableCell
-from fglbench.reporting.frames import as_list, ordered
+from fglbench.reporting.frames import ordered
 from fglbench.reporting.outcomes import OUTCOMES
-from fglbench.reporting.reference import Printed, base_dataset, named_by, own_places, printed_numbers
+from fglbench.reporting.reference import Printed, base_dataset, named_by, printed_numbers, run_methods
 from fglbench.reporting.tables import build_table
 
 TOLERANCE_POINTS, MOST_TOLERANCE_POINTS = 2.0, 4.0
@@ -30,7 +31,7 @@ class Comparison:
     """One printed number and the study's number.
 
     Attributes:
-        place: the values of `FIELDS`, and `centralised`.
+        coordinates: the values of `FIELDS`, and `centralised`.
         ours: the study's cell; its state is "ok" if all seeds ended well.
         printed: the paper's number.
         difference: ours minus printed, in printed units (points); None if either is missing.
@@ -39,7 +40,7 @@ class Comparison:
             the paper has no number.
     """
 
-    place: Mapping[str, Any]
+    coordinates: Mapping[str, Any]
     ours: TableCell
     printed: Printed
     difference: float | None
@@ -48,7 +49,7 @@ class Comparison:
 
 
 def compare(
-    study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame, cells: list[TableCell] | None = None
+    study: StudyRecord, spec: TableSpec, reference: pd.DataFrame, cells: list[TableCell] | None = None
 ) -> list[Comparison]:
     """Compare every printed number of a table's reference with the study's number.
 
@@ -70,24 +71,26 @@ def compare(
         ConfigError: as `tables.build_table` and `reference.printed_numbers`.
     """
     cells = own_cells(study, spec) if cells is None else cells
-    labels = (spec.get("where") or {}).get("label")
-    places = [
-        (place, names) for place, names in own_places(study) if labels is None or place["label"] in as_list(labels)
+    labels = spec.where.get("label")
+    methods = [
+        (coordinates, names)
+        for coordinates, names in run_methods(study)
+        if labels is None or coordinates["label"] in labels
     ]
     rows = []
     for number in printed_numbers(study, spec, reference):
-        matching = _matching(number, cells, study, spec["reference"])
-        rows += [_comparison(cell.place, cell, number) for cell in matching]
+        matching = _matching(number, cells, study, spec.printed_table)
+        rows += [_comparison(cell.coordinates, cell, number) for cell in matching]
         if not matching:
             missing = TableCell(text=OUTCOMES["not_run"].symbol, state="not_run")
-            rows.append(_comparison(_place_of(number, study, places), missing, number))
-    fields = [*spec["columns"], *spec["rows"]]
-    keys = [tuple(row.place[name] for name in fields) for row in rows]
+            rows.append(_comparison(_coordinates_of(number, study, methods), missing, number))
+    fields = [*spec.columns, *spec.rows]
+    keys = [tuple(row.coordinates[name] for name in fields) for row in rows]
     position = {key: index for index, key in enumerate(ordered(keys, fields, study.order))}
     return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: position[pair[0]])]
 
 
-def own_cells(study: StudyRecord, spec: Mapping[str, Any]) -> list[TableCell]:
+def own_cells(study: StudyRecord, spec: TableSpec) -> list[TableCell]:
     """Return the study's recorded cells without marks.
 
     Args:
@@ -100,35 +103,33 @@ def own_cells(study: StudyRecord, spec: Mapping[str, Any]) -> list[TableCell]:
     Raises:
         ConfigError: as `tables.build_table`.
     """
-    table = build_table(study, {**spec, "percent": None, "separable": None})
-    return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.place]
+    table = build_table(study, spec.model_copy(update={"percent": None, "separable": None}))
+    return [replace(cell, best=False, second=False) for row in table.cells for cell in row if cell.coordinates]
 
 
-def _matching(
-    number: Printed, cells: list[TableCell], study: StudyRecord, reference_spec: Mapping[str, Any]
-) -> list[TableCell]:
+def _matching(number: Printed, cells: list[TableCell], study: StudyRecord, printed_table: Reference) -> list[TableCell]:
     def name(cell: TableCell, field: str) -> Any:
-        return study.name(field, cell.place[field])
+        return study.name(field, cell.coordinates[field])
 
     candidates = [
         cell
         for cell in cells
-        if number.dataset in (name(cell, "dataset"), base_dataset(name(cell, "dataset"), reference_spec))
-        and number.names == named_by(study, cell.place)
+        if number.dataset in (name(cell, "dataset"), base_dataset(name(cell, "dataset"), printed_table))
+        and number.names == named_by(study, cell.coordinates)
     ]
     exact = [
         cell
         for cell in candidates
-        if (number.partition, number.clients) == (name(cell, "scheme"), cell.place["clients"])
+        if (number.partition, number.clients) == (name(cell, "scheme"), cell.coordinates["clients"])
     ]
     # One centralised run appears in every column, so any of its cells can be compared.
     return exact or (candidates[:1] if number.method in study.centralised else [])
 
 
-def _place_of(
-    number: Printed, study: StudyRecord, places: list[tuple[dict[str, Any], dict[str, str]]]
+def _coordinates_of(
+    number: Printed, study: StudyRecord, methods: list[tuple[dict[str, Any], dict[str, str]]]
 ) -> dict[str, Any]:
-    """Return the place of a printed number that the study has not run, with the study's labels where they exist."""
+    """Return the coordinates of a printed number without a run, with the study's labels where they exist."""
     return {
         "dataset": study.label("dataset", number.dataset),
         "scheme": study.label("scheme", number.partition),
@@ -137,15 +138,15 @@ def _place_of(
         "backbone": study.label("backbone", number.backbone),
         "label": f"{number.method} {number.variant}".strip(),
         "centralised": number.method in study.centralised,
-    } | next((place for place, names in places if names == number.names), {})
+    } | next((coordinates for coordinates, names in methods if names == number.names), {})
 
 
-def _comparison(place: Mapping[str, Any], ours: TableCell, number: Printed) -> Comparison:
+def _comparison(coordinates: Mapping[str, Any], ours: TableCell, number: Printed) -> Comparison:
     if ours.mean is None:
         verdict = "not run" if ours.state == "not_run" else "no number"
-        return Comparison(place, ours, number, None, None, verdict)
+        return Comparison(coordinates, ours, number, None, None, verdict)
     if number.value is None:
-        return Comparison(place, ours, number, None, None, "")
+        return Comparison(coordinates, ours, number, None, None, "")
     difference = ours.mean - number.value
     deviations = [(ours.std, ours.n), (number.std, number.n)]
     tolerance = min(max(TOLERANCE_POINTS, 2 * pooled_deviation(deviations)), MOST_TOLERANCE_POINTS)
@@ -153,7 +154,7 @@ def _comparison(place: Mapping[str, Any], ours: TableCell, number: Printed) -> C
     verdict = ("below" if difference < 0 else "above") if beyond else "match"
     if any(std is not None and _exceeds(std, MOST_TOLERANCE_POINTS) for std, _ in deviations):
         verdict = "unstable"
-    return Comparison(place, ours, number, difference, tolerance, verdict)
+    return Comparison(coordinates, ours, number, difference, tolerance, verdict)
 
 
 def _exceeds(value: float, limit: float) -> bool:
@@ -206,6 +207,6 @@ def order_agreement(rows: list[Comparison]) -> RankCorrelation | None:
     both = [
         (row.ours.mean, row.printed.value)
         for row in rows
-        if row.ours.mean is not None and row.printed.value is not None and not row.place["centralised"]
+        if row.ours.mean is not None and row.printed.value is not None and not row.coordinates["centralised"]
     ]
     return rank_correlation([ours for ours, _ in both], [theirs for _, theirs in both])

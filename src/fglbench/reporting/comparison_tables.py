@@ -1,13 +1,13 @@
 """Tables of the comparison with a paper: agreement by column, ours / printed in the study's layout, every number."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from fglbench.evaluation.quantities import quantity
+from fglbench.records.presentation import TableSpec
 from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting import captions
 from fglbench.reporting.cells import Table, TableCell
@@ -42,7 +42,7 @@ ALWAYS_COUNTED = ("match", "below", "above", "unstable")
 Key = tuple[Any, ...]
 
 
-def comparison_sheet(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame) -> Sheet:
+def comparison_sheet(study: StudyRecord, spec: TableSpec, reference: pd.DataFrame) -> Sheet:
     """Build the comparison of a table that has a `reference`.
 
     Args:
@@ -68,10 +68,16 @@ def comparison_sheet(study: StudyRecord, spec: Mapping[str, Any], reference: pd.
     )
 
 
-def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
+def _picture(spec: TableSpec, rows: list[Comparison]) -> Picture | None:
     fields = _problem_fields(spec)
     points = [
-        (str(row.place["backbone"]), titled(fields, key), row.printed.value, row.ours.mean, row.verdict == "unstable")
+        (
+            str(row.coordinates["backbone"]),
+            titled(fields, key),
+            row.printed.value,
+            row.ours.mean,
+            row.verdict == "unstable",
+        )
         for key, members in _grouped(rows, fields).items()
         for row in members
         if row.difference is not None
@@ -81,7 +87,7 @@ def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
         # The import is local because terminals show no picture and importing matplotlib takes a second.
         from fglbench.reporting.figures_scatter import Point, png, scatter
 
-        return png(scatter([Point._make(point) for point in points], quantity(spec["metric"])))
+        return png(scatter([Point._make(point) for point in points], quantity(spec.metric)))
 
     caption = (
         "Ours against printed, a point for each number. Hollow ones are unstable; the others match within "
@@ -90,42 +96,42 @@ def _picture(spec: Mapping[str, Any], rows: list[Comparison]) -> Picture | None:
     return Picture(draw, caption) if points else None
 
 
-def _problem_fields(spec: Mapping[str, Any]) -> list[str]:
+def _problem_fields(spec: TableSpec) -> list[str]:
     """Return the problem fields among the axes of a table; the dataset if there are none."""
-    return [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])] or ["dataset"]
+    return [name for name in PROBLEM if name in spec.axes] or ["dataset"]
 
 
 def _grouped(rows: list[Comparison], fields: list[str]) -> dict[Key, list[Comparison]]:
     """Group the comparisons by the values of `fields`, in the order of their first occurrence."""
     groups: dict[Key, list[Comparison]] = {}
     for row in rows:
-        groups.setdefault(tuple(row.place[name] for name in fields), []).append(row)
+        groups.setdefault(tuple(row.coordinates[name] for name in fields), []).append(row)
     return groups
 
 
-def _title(spec: Mapping[str, Any], what: str) -> str:
-    return f"{(spec.get('title') or spec['name']).removesuffix('.')}: {what}"
+def _title(spec: TableSpec, what: str) -> str:
+    return f"{spec.heading}: {what}"
 
 
-def _by_column(spec: Mapping[str, Any], rows: list[Comparison]) -> Table:
+def _by_column(spec: TableSpec, rows: list[Comparison]) -> Table:
     """Build the table with one row per problem: verdicts, median difference and rank correlation by backbone."""
     fields = _problem_fields(spec)
     occurring = {row.verdict for row in rows}
     verdicts = [verdict for verdict in VERDICTS if verdict in ALWAYS_COUNTED or verdict in occurring]
-    backbones = list(dict.fromkeys(row.place["backbone"] for row in rows))
+    backbones = list(dict.fromkeys(row.coordinates["backbone"] for row in rows))
     lines: list[tuple[str, ...]] = []
     cells: list[list[TableCell]] = []
     for key, members in _grouped(rows, fields).items():
         numbers, distance = Counter(row.verdict for row in members), median_distance(members)
         texts = [str(len(members)), *(str(numbers[verdict]) for verdict in verdicts)]
         texts.append("–" if distance is None else f"{distance:.1f}")
-        texts += [_order([row for row in members if row.place["backbone"] == backbone]) for backbone in backbones]
+        texts += [_order([row for row in members if row.coordinates["backbone"] == backbone]) for backbone in backbones]
         lines.append((titled(fields, key),))
         cells.append([TableCell(text=text) for text in texts])
     heads = ["printed", *verdicts, "median difference"]
     heads += [f"order, {name}" if len(backbones) > 1 else "order" for name in backbones]
     return Table(
-        name=f"{spec['name']}-compared-columns",
+        name=f"{spec.name}-compared-columns",
         title=_title(spec, "agreement with print"),
         caption=[
             summary(rows),
@@ -149,15 +155,14 @@ def _order(rows: list[Comparison]) -> str:
     return f"{agreement.spearman:.2f} / {agreement.kendall:.2f} ({agreement.n})".replace("-", "−")
 
 
-def _matrix(
-    study: StudyRecord, spec: Mapping[str, Any], ours: list[TableCell], rows: list[Comparison], paper: str
-) -> Table:
+def _matrix(study: StudyRecord, spec: TableSpec, ours: list[TableCell], rows: list[Comparison], paper: str) -> Table:
     """Build the table of ours / printed in the study's layout; its CSV has one record per comparison."""
-    row_fields, column_fields = list(spec["rows"]), list(spec["columns"])
-    fields = [*row_fields, *column_fields]
+    row_fields: list[str] = [*spec.rows]
+    column_fields: list[str] = [*spec.columns]
+    fields = spec.axes
     compared = _grouped(rows, fields)
-    recorded = {tuple(cell.place[name] for name in fields): cell for cell in ours}
-    keys, split, digits = [*compared, *recorded], len(row_fields), spec.get("digits", 1)
+    recorded = {tuple(cell.coordinates[name] for name in fields): cell for cell in ours}
+    keys, split, digits = [*compared, *recorded], len(row_fields), spec.digits
     lines = ordered([key[:split] for key in keys], row_fields, study.order)
     heads = ordered([key[split:] for key in keys], column_fields, study.order)
     cells = [
@@ -167,12 +172,12 @@ def _matrix(
     legend = [(sign, MEANINGS[verdict]) for verdict, sign in SIGNS.items() if sign in signs]
     if any("/ –" in cell.text for row in cells for cell in row):
         legend.append(("–", "not printed"))
-    content = f"ours / printed in table {spec['reference']['table']} of {paper}, means"
+    content = f"ours / printed in table {spec.printed_table.table} of {paper}, means"
     return Table(
-        name=f"{spec['name']}-compared",
+        name=f"{spec.name}-compared",
         title=_title(spec, "ours and printed"),
         caption=[
-            *captions.caption(study, spec, quantity(spec["metric"]), [ours], content),
+            *captions.caption(study, spec, quantity(spec.metric), [ours], content),
             *RULES,
         ],
         row_fields=field_titles(row_fields),
@@ -208,17 +213,17 @@ def _theirs(number: Printed, digits: int) -> str:
     return number.note or "no number" if number.value is None else printed(number.value, number.std, digits)
 
 
-def _numbers(spec: Mapping[str, Any], ours: list[TableCell], rows: list[Comparison]) -> Table:
+def _numbers(spec: TableSpec, ours: list[TableCell], rows: list[Comparison]) -> Table:
     """Build the table with one row for each printed number."""
-    names = [*spec["columns"], *spec["rows"]]
+    names = [*spec.columns, *spec.rows]
     footnotes: list[str] = []
-    cells = [_cells(row, spec.get("digits", 1), footnotes) for row in rows]
+    cells = [_cells(row, spec.digits, footnotes) for row in rows]
     return Table(
-        name=f"{spec['name']}-compared-numbers",
+        name=f"{spec.name}-compared-numbers",
         title=_title(spec, "every printed number"),
         caption=[f"Ours: {captions.spread(ours)}.", "Difference in points, ours minus printed."],
         row_fields=field_titles(names),
-        rows=[tuple(shown(name, row.place[name]) for name in names) for row in rows],
+        rows=[tuple(shown(name, row.coordinates[name]) for name in names) for row in rows],
         column_fields=["value"],
         columns=[("ours",), ("printed",), ("difference",), ("verdict",)],
         cells=cells,
@@ -254,7 +259,7 @@ def _signed(value: float, digits: int) -> str:
 def _record(row: Comparison) -> dict[str, Any]:
     number = row.printed
     return {
-        **{name: row.place[name] for name in FIELDS},
+        **{name: row.coordinates[name] for name in FIELDS},
         "ours": row.ours.mean,
         "ours std": row.ours.std,
         "ours n": row.ours.n,

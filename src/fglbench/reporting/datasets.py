@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from fglbench.records.presentation import Reference, TableSpec
 from fglbench.records.study import StudyRecord
 from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.frames import ordered
@@ -15,7 +16,7 @@ PROTOCOL = ("split", "setting")
 SETTINGS = ("transductive", "inductive")
 
 
-def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
+def dataset_table(study: StudyRecord, spec: TableSpec, reference: pd.DataFrame | None) -> Table:
     """Build the table with one row per dataset, in the study's order.
 
     With a reference, the printed value follows each value of the study. Datasets that only the paper has come last.
@@ -32,9 +33,8 @@ def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.Dat
     recorded: dict[str, dict[str, int]] = study.settings["sizes"]
     labels = ordered([(label,) for label in recorded], ["dataset"], study.order)
     sizes = {label: _texts(recorded[label]) | _protocol(study, label) for (label,) in labels}
-    reference_spec = spec.get("reference") or {}
-    printed = _printed(reference, reference_spec) if reference is not None else {}
-    names = {label: _printed_name(str(study.name("dataset", label)), reference_spec, printed) for label in sizes}
+    printed = _printed(reference, spec.printed_table) if reference is not None else {}
+    names = {label: _printed_name(str(study.name("dataset", label)), spec.reference, printed) for label in sizes}
     alone = [name for name in printed if name not in names.values()]
     sources: list[tuple[str, ...]] = [("ours",), ("printed",)] if printed else [()]
     columns = [(size, *source) for size in (*SIZES, *PROTOCOL) for source in sources]
@@ -48,8 +48,8 @@ def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.Dat
         cells.append([TableCell(text=text) for text in texts])
         data.append({"dataset": label} | {" ".join(column): text for column, text in zip(columns, texts, strict=True)})
     return Table(
-        name=spec["name"],
-        title=(spec.get("title") or spec["name"]).removesuffix("."),
+        name=spec.name,
+        title=spec.heading,
         caption=["Edges are undirected, without duplicates and self-loops; splits are training, validation and test."],
         row_fields=["dataset"],
         rows=rows,
@@ -64,9 +64,9 @@ def dataset_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.Dat
     )
 
 
-def _printed(reference: pd.DataFrame, reference_spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _printed(reference: pd.DataFrame, printed_table: Reference) -> dict[str, dict[str, str]]:
     """Return the printed sizes, split and setting by dataset."""
-    rows = reference[(reference["table"] == str(reference_spec["table"])) & reference["metric"].isin((*SIZES, "split"))]
+    rows = reference[(reference["table"] == printed_table.table) & reference["metric"].isin((*SIZES, "split"))]
     by_dataset: dict[str, dict[str, str]] = {}
     for row in rows.to_dict("records"):
         texts = by_dataset.setdefault(row["dataset"], {})
@@ -95,8 +95,8 @@ def _protocol(study: StudyRecord, label: str) -> dict[str, str]:
     return {"split": texts.get(split["kind"], split["kind"]), "setting": protocol["setting"]}
 
 
-def _printed_name(name: str, reference_spec: Mapping[str, Any], printed: Mapping[str, Any]) -> str:
-    return name if name in printed else base_dataset(name, reference_spec)
+def _printed_name(name: str, printed_table: Reference | None, printed: Mapping[str, Any]) -> str:
+    return name if name in printed else base_dataset(name, printed_table)
 
 
 def _texts(sizes: Mapping[str, int]) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """Figures of a study by kind, as PNG and PDF."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from fglbench.errors import ConfigError, suggest
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import StudyRecord
 from fglbench.reporting.figures_axis import accuracy_by_clients, accuracy_by_local_epochs, accuracy_by_participation
 from fglbench.reporting.figures_bars import accuracy_by_method, seconds_by_method
@@ -22,7 +22,7 @@ from fglbench.reporting.figures_ranks import average_ranks
 from fglbench.reporting.names import FIGURE_FORMATS
 from fglbench.storage import replacing
 
-KINDS: dict[str, Callable[[StudyRecord, Mapping[str, Any]], Figure]] = {
+KINDS: dict[str, Callable[[StudyRecord, FigureSpec], Figure]] = {
     function.__name__: function
     for function in (
         accuracy_per_round,
@@ -47,7 +47,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def draw(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the figure of one entry of `study.json`.
 
     Args:
@@ -58,11 +58,9 @@ def draw(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
         The figure; a note replaces the panels if no record matches.
 
     Raises:
-        ConfigError: unknown kind, or a filter on an unknown column.
+        ConfigError: the records lack a column of the figure, or a kind of figure refuses its records.
     """
-    if spec["kind"] not in KINDS:
-        raise ConfigError([f"figure '{spec['name']}': unknown kind '{spec['kind']}'. {suggest(spec['kind'], KINDS)}"])
-    return KINDS[spec["kind"]](study, spec)
+    return KINDS[spec.kind](study, spec)
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:

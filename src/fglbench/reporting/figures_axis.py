@@ -1,7 +1,6 @@
 """Final scores against the number of clients, the local epochs or the fraction of participating clients."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pandas as pd
 from matplotlib import rc_context
@@ -9,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fglbench.errors import ConfigError
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
@@ -25,7 +25,7 @@ from fglbench.reporting.figures_base import (
 )
 
 
-def accuracy_by_clients(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_clients(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score against the number of clients, one panel per dataset and scheme.
 
     Error bars show one sample standard deviation over seeds. With `gains`, the figure shows differences between pairs
@@ -41,7 +41,7 @@ def accuracy_by_clients(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    chosen, gains = scored(study, spec), spec.get("gains") or {}
+    chosen, gains = scored(study, spec), spec.gains
     return _along("clients", "Clients", ["dataset", "scheme"], _gained(chosen, gains) if gains else chosen, study, spec)
 
 
@@ -58,7 +58,7 @@ def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_local_epochs(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score against the local epochs of a round, one panel per dataset, scheme and number of clients.
 
     Each method and backbone is one line; its name is its shortest label. Error bars show one sample standard deviation.
@@ -80,7 +80,7 @@ def accuracy_by_local_epochs(study: StudyRecord, spec: Mapping[str, Any]) -> Fig
     return _along("local_epochs", "Local epochs", list(PROBLEM), chosen, study, spec)
 
 
-def accuracy_by_participation(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_participation(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score against the fraction of clients in a round, one panel per dataset, scheme and number of clients.
 
     Each method and backbone is one line; its name is its label at the largest fraction. Error bars show one sample
@@ -105,7 +105,7 @@ def accuracy_by_participation(study: StudyRecord, spec: Mapping[str, Any]) -> Fi
 
 
 def _relabelled(
-    chosen: pd.DataFrame, axis: str, choose: Callable[[list[str]], str], study: StudyRecord, spec: Mapping[str, Any]
+    chosen: pd.DataFrame, axis: str, choose: Callable[[list[str]], str], study: StudyRecord, spec: FigureSpec
 ) -> pd.DataFrame:
     """Give each method and backbone one label, which `choose` selects from its labels in ascending order of the axis.
 
@@ -119,7 +119,7 @@ def _relabelled(
             if len(labels) > 1:
                 raise ConfigError(
                     [
-                        f"figure '{spec['name']}': '{method}' has several labels at {axis} {value}: "
+                        f"figure '{spec.name}': '{method}' has several labels at {axis} {value}: "
                         f"{', '.join(sorted(labels))}. Choose one of them under 'where'."
                     ]
                 )
@@ -128,7 +128,7 @@ def _relabelled(
 
 
 def _along(
-    axis: str, name: str, fields: list[str], chosen: pd.DataFrame, study: StudyRecord, spec: Mapping[str, Any]
+    axis: str, name: str, fields: list[str], chosen: pd.DataFrame, study: StudyRecord, spec: FigureSpec
 ) -> Figure:
     """Draw the scores against the column `axis`: one panel per combination of `fields`, one line per series."""
     if chosen.empty:
@@ -143,6 +143,6 @@ def _along(
                 error_line(panel, points, look[label, backbone], series_name((label, backbone), chosen))
             panel.set_xticks(sorted(set(chosen[axis].tolist())))
             panel.set_xlabel(name)
-            panel.set_ylabel(("Gain: " if spec.get("gains") else "") + score_label(study, spec))
+            panel.set_ylabel(("Gain: " if spec.gains else "") + score_label(spec.metric, spec.split, spec.reading))
         legend(figure, figure.axes)
     return figure

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     FONT,
@@ -33,7 +34,7 @@ from fglbench.reporting.frames import distinct
 _CLIENTS, _SERVER = "#4477aa", "#ee6677"
 
 
-def seconds_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def seconds_by_method(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw stacked bars of the seconds of local training and of the server over all rounds.
 
     There is one panel per dataset, scheme, number of clients and device. Error bars show one sample standard deviation
@@ -74,7 +75,7 @@ def seconds_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def accuracy_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def accuracy_by_method(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score of each method, one panel per dataset, scheme and number of clients.
 
     Error bars show one sample standard deviation over seeds. The score axis starts just below the lowest score.
@@ -106,7 +107,7 @@ def accuracy_by_method(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
             room = 0.5 * (highest - lowest) or 0.1 * highest
             panel.set_xlim(max(0.0, lowest - room), highest + 0.2 * room)
             _name_rows(panel, [names[series] for series, _ in bars])
-            panel.set_xlabel(score_label(study, spec))
+            panel.set_xlabel(score_label(spec.metric, spec.split, spec.reading))
     return figure
 
 

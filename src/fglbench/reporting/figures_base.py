@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fglbench.evaluation.quantities import OF_RUNS, quantity
 from fglbench.evaluation.statistics import Summary
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_fit import LINE, width, wrapped
 from fglbench.reporting.frames import complete_only, distinct, of_mean, select, titled
@@ -83,7 +84,7 @@ def panels_by(
     fields: list[str],
     frame: pd.DataFrame,
     study: StudyRecord,
-    spec: Mapping[str, Any],
+    spec: FigureSpec,
     height: float = PANEL_HEIGHT,
 ) -> tuple[Figure, list[tuple[Axes, tuple[Any, ...], pd.DataFrame]]]:
     """Create a figure with one titled panel per combination of `fields`. Call it inside `rc_context(LOOK)`.
@@ -99,7 +100,7 @@ def panels_by(
         The figure, and (axes, values of the fields, rows) of each panel in the study's order.
     """
     parts = list(groups(frame, fields, study.order))
-    figure, axes = panels([key for key, _ in parts], title_of(spec), height=height)
+    figure, axes = panels([key for key, _ in parts], spec.heading, height=height)
     for panel, (key, _) in zip(axes, parts, strict=True):
         panel.set_title(panel_title(fields, key))
     return figure, [(panel, key, part) for panel, (key, part) in zip(axes, parts, strict=True)]
@@ -122,7 +123,7 @@ def empty(title: str, note: str) -> Figure:
     return figure
 
 
-def nothing(spec: Mapping[str, Any], what: str) -> Figure:
+def nothing(spec: FigureSpec, what: str) -> Figure:
     """Create the figure for a filter that matches no record.
 
     Args:
@@ -132,20 +133,8 @@ def nothing(spec: Mapping[str, Any], what: str) -> Figure:
     Returns:
         A figure with a note that repeats the filter.
     """
-    where = "; ".join(f"{name}: {value}" for name, value in (spec.get("where") or {}).items())
-    return empty(title_of(spec), f"No {what} to draw{f' for {where}' if where else ''}.")
-
-
-def title_of(spec: Mapping[str, Any]) -> str:
-    """Return the title of a figure.
-
-    Args:
-        spec: the figure's entry in `study.json`.
-
-    Returns:
-        Its title, or its name if the title is empty.
-    """
-    return spec.get("title") or spec["name"]
+    where = "; ".join(f"{name}: {value}" for name, value in spec.where.items())
+    return empty(spec.heading, f"No {what} to draw{f' for {where}' if where else ''}.")
 
 
 def series_styles(study: StudyRecord) -> dict[Series, Style]:
@@ -193,9 +182,7 @@ def groups(
         yield key, parts[key]
 
 
-def complete_rows(
-    study: StudyRecord, frame: pd.DataFrame, spec: Mapping[str, Any], needed: str | None = None
-) -> pd.DataFrame:
+def complete_rows(study: StudyRecord, frame: pd.DataFrame, spec: FigureSpec, needed: str | None = None) -> pd.DataFrame:
     """Select the rows that a figure's filter matches, from complete cells.
 
     Args:
@@ -210,14 +197,14 @@ def complete_rows(
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    chosen = select(frame, spec.get("where"), f"figure '{spec['name']}'")
+    chosen = select(frame, spec.where, f"figure '{spec.name}'")
     if chosen.empty:
         return chosen
     chosen = complete_only(study, chosen)
     return chosen.dropna(subset=[needed]) if needed else chosen
 
 
-def partition_rows(frame: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
+def partition_rows(frame: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     """Select the rows of partitions that a figure's filter matches.
 
     Args:
@@ -230,10 +217,10 @@ def partition_rows(frame: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame
     Raises:
         ConfigError: `where` names an unknown column.
     """
-    return select(frame, of_partitions(spec.get("where")), f"figure '{spec['name']}'")
+    return select(frame, of_partitions(spec.where), f"figure '{spec.name}'")
 
 
-def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
+def scored(study: StudyRecord, spec: FigureSpec) -> pd.DataFrame:
     """Select the scores of a figure, from complete cells that have the score for every seed.
 
     Args:
@@ -247,11 +234,11 @@ def scored(study: StudyRecord, spec: Mapping[str, Any]) -> pd.DataFrame:
         ConfigError: `where` names an unknown column.
     """
     chosen = complete_rows(study, study.runs, spec)
-    metric = metric_of(study, spec)
+    metric = spec.metric
     kept = chosen[chosen["metric"] == metric]
     if metric not in OF_RUNS:
-        kept = kept[(kept["split"] == spec.get("split", "test")) & (kept["reading"] == spec.get("reading", "val"))]
-        kept = kept[of_mean(kept, spec.get("mean", "pooled"))]
+        kept = kept[(kept["split"] == spec.split) & (kept["reading"] == spec.reading)]
+        kept = kept[of_mean(kept, spec.mean)]
     kept = for_every_seed(kept.dropna(subset=["value"]), chosen)
     return kept.assign(value=kept["value"].astype(float).map(quantity(metric).shown))
 
@@ -273,48 +260,35 @@ def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     return kept.merge(complete[list(FIELDS)], on=list(FIELDS), how="inner")
 
 
-def metric_of(study: StudyRecord, spec: Mapping[str, Any]) -> str:
-    """Return the metric of a figure.
-
-    Args:
-        study: the collected records.
-        spec: the figure's entry in `study.json`.
-
-    Returns:
-        The figure's own metric, or the metric that selects rounds.
-    """
-    return spec.get("metric") or study.metric
-
-
-def score_label(study: StudyRecord, spec: Mapping[str, Any]) -> str:
+def score_label(metric: str, split: str = "test", reading: str = "val") -> str:
     """Return the label of the score axis.
 
     Args:
-        study: the collected records.
-        spec: the figure's entry in `study.json`.
+        metric: score that is drawn.
+        split: scored nodes.
+        reading: round that is drawn.
 
     Returns:
         Split and metric with the unit, such as "Test accuracy (%)".
     """
-    metric = metric_of(study, spec)
     shown = quantity(metric)
     if metric in OF_RUNS:
         return shown.title.capitalize() + (f" ({shown.unit})" if shown.unit else "")
-    notes = ", ".join(note for note in (shown.unit, "best on test" if spec.get("reading") == "test" else "") if note)
-    nodes = spec.get("split", "test").replace("_", " ").capitalize()
+    notes = ", ".join(note for note in (shown.unit, "best on test" if reading == "test" else "") if note)
+    nodes = split.replace("_", " ").capitalize()
     return f"{nodes} {shown.title}" + (f" ({notes})" if notes else "")
 
 
-def of_partitions(where: Mapping[str, Any] | None) -> dict[str, Any]:
+def of_partitions(where: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the part of a filter that applies to partitions, which have no methods.
 
     Args:
-        where: column names with wanted values; None for no filter.
+        where: column names with wanted values.
 
     Returns:
         The entries for dataset, scheme and clients.
     """
-    return {name: kept for name, kept in (where or {}).items() if name in PROBLEM}
+    return {name: kept for name, kept in where.items() if name in PROBLEM}
 
 
 def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, name: str) -> None:

@@ -1,6 +1,5 @@
 """Final scores against the number of bytes sent."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from fglbench.evaluation.statistics import Summary, summarise
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
@@ -24,7 +24,7 @@ from fglbench.reporting.figures_base import (
 )
 
 
-def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def bytes_by_accuracy(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score against all bytes sent up and down, on a logarithmic axis in MB.
 
     Error bars show one sample standard deviation over seeds. A method that sends nothing is a horizontal line because a
@@ -67,7 +67,7 @@ def bytes_by_accuracy(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
             else:
                 panel.set_xticks([])
             panel.set_xlabel("Bytes up and down (MB)")
-            panel.set_ylabel(score_label(study, spec))
+            panel.set_ylabel(score_label(spec.metric, spec.split, spec.reading))
         legend(figure, figure.axes)
     return figure
 

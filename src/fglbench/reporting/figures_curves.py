@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.quantities import quantity
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
@@ -17,7 +18,6 @@ from fglbench.reporting.figures_base import (
     complete_rows,
     groups,
     legend,
-    metric_of,
     nothing,
     panels_by,
     score_label,
@@ -29,7 +29,7 @@ from fglbench.reporting.figures_base import (
 GRID_POINTS = 200
 
 
-def accuracy_per_round(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def accuracy_per_round(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score after each round (from 1): mean over seeds, with a band of one sample standard deviation.
 
     Args:
@@ -64,10 +64,10 @@ def draw_rounds(
         _band(panel, x, values * scale, series_name((label, backbone), chosen), look[label, backbone])
     whole_numbers(panel.xaxis)
     panel.set_xlabel("Round")
-    panel.set_ylabel(score_label(study, {"metric": metric}))
+    panel.set_ylabel(score_label(metric))
 
 
-def accuracy_per_second(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def accuracy_per_second(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the score over seconds of training, without start-up and evaluation.
 
     Seeds are interpolated onto common times. Runs on different kinds of device are separate lines.
@@ -85,8 +85,8 @@ def accuracy_per_second(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     return _curves(study, spec, _by_second, "Training time (s)")
 
 
-def _curves(study: StudyRecord, spec: Mapping[str, Any], bring_together: Any, x_label: str) -> Figure:
-    split, metric = spec.get("split", "test"), metric_of(study, spec)
+def _curves(study: StudyRecord, spec: FigureSpec, bring_together: Any, x_label: str) -> Figure:
+    split, metric = spec.split, spec.metric
     score, scale = f"{split}_score", quantity(metric).scale
     chosen = complete_rows(study, study.curves, spec, needed=score)
     if chosen.empty:
@@ -107,7 +107,7 @@ def _curves(study: StudyRecord, spec: Mapping[str, Any], bring_together: Any, x_
             panel.set_xlabel(x_label)
             if bring_together is _by_round:
                 whole_numbers(panel.xaxis)
-            panel.set_ylabel(score_label(study, {"split": split, "metric": metric}))
+            panel.set_ylabel(score_label(metric, split))
         legend(figure, figure.axes)
     return figure
 

@@ -13,8 +13,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
-from fglbench.reporting.figures_base import LOOK, groups, nothing, panel_title, partition_rows, title_of
+from fglbench.reporting.figures_base import LOOK, groups, nothing, panel_title, partition_rows
 from fglbench.reporting.palette import COLOURS
 
 UNLABELLED, ANCHOR = "#b8bec8", "#111111"
@@ -22,7 +23,7 @@ _CLASSES = (*COLOURS[:-1], "#7A5195", "#A0A83B", "#5D6D7E")
 _PANEL = 2.4  # inches
 
 
-def graph(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def graph(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the whole graph and the clients' graphs for every dataset, scheme and number of clients, for the first seed.
 
     Nodes are coloured by class. Anchors (nodes that several clients hold) are larger and ringed.
@@ -45,7 +46,7 @@ def graph(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
         wide = max(2 + math.ceil((len(part) - 1) / 2) for _, part in parts)
         figure = Figure(figsize=(_PANEL * wide, 2 * _PANEL * len(parts) + 0.9), layout="constrained")
         FigureCanvasAgg(figure)
-        figure.suptitle(title_of(spec), fontsize=12, fontweight="bold")
+        figure.suptitle(spec.heading, fontsize=12, fontweight="bold")
         bands = np.atleast_1d(np.array(figure.subfigures(len(parts), 1)))
         for band, (key, part) in zip(bands, parts, strict=True):
             _draw_partition(band, part.sort_values("client"), panel_title(list(PROBLEM), key))

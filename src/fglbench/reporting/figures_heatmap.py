@@ -1,6 +1,6 @@
 """Heat maps of the clients' label distributions and of the aggregation weights between clients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
@@ -19,7 +20,6 @@ from fglbench.reporting.figures_base import (
     panels,
     panels_by,
     partition_rows,
-    title_of,
     whole_numbers,
 )
 
@@ -27,7 +27,7 @@ MOST_NUMBERS = 100
 MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 
 
-def label_heatmap(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def label_heatmap(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the nodes per client and class of the first seed, one panel per dataset, scheme and number of clients.
 
     Args:
@@ -69,7 +69,7 @@ def draw_labels(figure: Figure, panel: Axes, part: pd.DataFrame, title: str) -> 
     panel.set_ylabel("Client")
 
 
-def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def aggregation_weights(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the label heat map of every problem, then the mixing matrices of its cells, for the first seed.
 
     A problem is one dataset, scheme and number of clients. Each complete cell that recorded a mixing matrix has one
@@ -97,7 +97,7 @@ def aggregation_weights(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
             drawn.append((key, _draw_weights, part, f"{title}\n{label} ({backbone})"))
     with rc_context(MAP_LOOK):
         height = min(5.0, max(3.0, 0.2 * _most_clients(chosen) + 1.4))
-        figure, axes = panels([key for key, *_ in drawn], title_of(spec), height=height)
+        figure, axes = panels([key for key, *_ in drawn], spec.heading, height=height)
         for panel, (_, draw, part, title) in zip(axes, drawn, strict=True):
             draw(figure, panel, part, title)
     return figure

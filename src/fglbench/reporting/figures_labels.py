@@ -1,12 +1,12 @@
 """Label distributions of the partitions beside the training curves of the methods on them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
@@ -18,13 +18,12 @@ from fglbench.reporting.figures_base import (
     panels,
     partition_rows,
     series_styles,
-    title_of,
 )
 from fglbench.reporting.figures_curves import draw_rounds
 from fglbench.reporting.figures_heatmap import draw_labels
 
 
-def labels_and_convergence(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def labels_and_convergence(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw the label heat map of every scheme, then the training curves of all methods on every scheme.
 
     Each dataset and number of clients is one row of panels.
@@ -50,7 +49,7 @@ def labels_and_convergence(study: StudyRecord, spec: Mapping[str, Any]) -> Figur
             rows.setdefault((key[0], key[2]), []).append((content, key, part))
     drawn = [(row, *panel) for row, parts in rows.items() for panel in parts]
     with rc_context(LOOK):
-        figure, axes = panels([(row,) for row, *_ in drawn], title_of(spec), height=3.2)
+        figure, axes = panels([(row,) for row, *_ in drawn], spec.heading, height=3.2)
         for panel, (_, content, key, part) in zip(axes, drawn, strict=True):
             title = panel_title(list(PROBLEM), key)
             if content == "labels":

@@ -1,8 +1,5 @@
 """Average ranks of the methods over datasets; bars join methods that do not differ significantly."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
@@ -11,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fglbench.evaluation.quantities import quantity
 from fglbench.evaluation.statistics import average_ranks as ranks_over_datasets
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     FONT,
@@ -18,13 +16,11 @@ from fglbench.reporting.figures_base import (
     SERIES,
     Series,
     empty,
-    metric_of,
     nothing,
     panels,
     scored,
     series_name,
     series_styles,
-    title_of,
 )
 from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.frames import distinct, select
@@ -33,7 +29,7 @@ from fglbench.reporting.palette import Style
 _WIDTH = 7.2  # width of the panel, in inches
 
 
-def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
+def average_ranks(study: StudyRecord, spec: FigureSpec) -> Figure:
     """Draw average ranks on one axis, best at the left, with Nemenyi's critical difference.
 
     The figure follows Demsar, JMLR 7, 2006, figure 1. A dataset counts once: the ranks of its schemes and numbers of
@@ -56,10 +52,10 @@ def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
         return nothing(spec, "rank")
     means = chosen.groupby([*PROBLEM, *SERIES], sort=False)["value"].mean().unstack(SERIES).dropna()
     datasets = means.index.get_level_values("dataset").nunique()
-    result = ranks_over_datasets(means.to_dict(), quantity(metric_of(study, spec)).better or "higher")
+    result = ranks_over_datasets(means.to_dict(), quantity(spec.metric).better or "higher")
     if means.shape[1] < 3 or result is None or result.critical_difference is None:
         return empty(
-            title_of(spec),
+            spec.heading,
             f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets} "
             "with complete cells.",
         )
@@ -72,7 +68,7 @@ def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     row = 0.28 + 0.17 * max(text.count("\n") for text in texts)
     look = series_styles(study)
     with rc_context(LOOK):
-        figure, (axes,) = panels([("",)], title_of(spec), width=_WIDTH, height=1.1 + row * len(series))
+        figure, (axes,) = panels([("",)], spec.heading, width=_WIDTH, height=1.1 + row * len(series))
         _draw(axes, texts, average.to_numpy(), [look[key] for key in series], result.critical_difference)
         axes.set_xlabel(
             f"Average rank over {datasets} datasets (1 is best);\n"
@@ -82,9 +78,9 @@ def average_ranks(study: StudyRecord, spec: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _left_out(study: StudyRecord, spec: Mapping[str, Any], chosen: pd.DataFrame) -> str:
+def _left_out(study: StudyRecord, spec: FigureSpec, chosen: pd.DataFrame) -> str:
     """Return the line that names the requested methods without a complete cell; "" if there are none."""
-    requested = select(study.runs, spec.get("where"), f"figure '{spec['name']}'")
+    requested = select(study.runs, spec.where, f"figure '{spec.name}'")
     requested = requested[~requested["method"].isin(study.centralised)]
     ranked = set(zip(chosen["label"], chosen["backbone"], strict=True))
     missing = [key for key in distinct(requested, SERIES, study.order) if key not in ranked]

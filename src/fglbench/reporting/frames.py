@@ -9,7 +9,7 @@ from fglbench.errors import ConfigError, suggest
 from fglbench.records.study import FIELDS, StudyRecord
 
 
-def select(frame: pd.DataFrame, where: Mapping[str, Any] | None, owner: str) -> pd.DataFrame:
+def select(frame: pd.DataFrame, where: Mapping[Any, Any] | None, owner: str) -> pd.DataFrame:
     """Return the rows whose columns have one of the wanted values.
 
     Args:

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_made
+from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import StudyRecord
 from fglbench.reporting.captions import flattened
 from fglbench.reporting.cells import Table
@@ -72,13 +73,11 @@ def report_page(study: StudyRecord, tables_folder: Path, figures_folder: Path) -
     """
     settings = study.settings
     tables = []
-    for spec in settings.get("tables") or []:
-        stems = [spec["name"], *([f"{spec['name']}-compared"] if is_compared(settings, spec) else [])]
-        title = spec.get("title") or spec["name"]
-        tables.append(
-            {"name": spec["name"], "title": title, "parts": [_part(Path(tables_folder), stem) for stem in stems]}
-        )
-    figures = [_figure(spec, Path(figures_folder)) for spec in settings.get("figures") or []]
+    for table in study.tables:
+        stems = [table.name, *([f"{table.name}-compared"] if is_compared(table, settings.get("reference")) else [])]
+        parts = [_part(Path(tables_folder), stem) for stem in stems]
+        tables.append({"name": table.name, "title": table.heading, "parts": parts})
+    figures = [_figure(figure, Path(figures_folder)) for figure in study.figures]
     partitions = partition_table(study)
     script = environment().get_template("copy.js").render()
     return (
@@ -166,17 +165,16 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     return [*facts, (str(len(seeds)), "seeds" if len(seeds) != 1 else "seed")]
 
 
-def _figure(spec: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    picture = base64.b64encode(_read(folder / f"{spec['name']}.png", "figures")).decode("ascii")
-    words = FIGURE_WORDS[spec["kind"]]
-    if spec["kind"] not in ("label_heatmap", "graph"):
+def _figure(spec: FigureSpec, folder: Path) -> dict[str, str]:
+    picture = base64.b64encode(_read(folder / f"{spec.name}.png", "figures")).decode("ascii")
+    words = FIGURE_WORDS[spec.kind]
+    if spec.kind not in ("label_heatmap", "graph"):
         words += " Cells in which a seed did not end well are not drawn."
-    title = spec.get("title") or spec["name"]
     return {
-        "name": spec["name"],
-        "title": title,
+        "name": spec.name,
+        "title": spec.heading,
         "words": words,
-        "alt": f"{title}. {words}",
+        "alt": f"{spec.heading}. {words}",
         "source": f"data:image/png;base64,{picture}",
     }
 

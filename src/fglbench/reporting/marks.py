@@ -4,19 +4,20 @@ Cells of the same dataset, scheme and number of clients compete, in a column or 
 data and do not compete.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from fglbench.evaluation.quantities import Quantity
 from fglbench.evaluation.statistics import PairedTest, Summary, holm, paired_differences, paired_test
+from fglbench.records.presentation import TableSpec
 from fglbench.records.study import PROBLEM
 from fglbench.reporting.cells import TableCell
 
 ALIKE = "≈"
 
 
-def with_marks(cells: list[list[TableCell]], spec: Mapping[str, Any], unit: Quantity) -> list[list[TableCell]]:
+def with_marks(cells: list[list[TableCell]], spec: TableSpec, unit: Quantity) -> list[list[TableCell]]:
     """Mark the best and the second cell of each problem, compared at the printed precision.
 
     With `separable` in the table's entry, cells that the test does not separate from the best at this level get the
@@ -32,19 +33,19 @@ def with_marks(cells: list[list[TableCell]], spec: Mapping[str, Any], unit: Quan
     """
     if unit.better is None:
         return cells
-    names = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    names = [name for name in PROBLEM if name in spec.axes]
     problems: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             if competes(cell):
-                key = (*(cell.place.get(name) for name in names), cell.place.get("device"))
+                key = (*(cell.coordinates.get(name) for name in names), cell.coordinates.get("device"))
                 problems.setdefault(key, []).append((i, j))
     marked = [list(row) for row in cells]
     for positions in problems.values():
         rivals = [cells[i][j] for i, j in positions]
         if len(rivals) > 1:
-            rivals = _ranked(rivals, spec.get("digits", 1), unit.better)
-            rivals = _tested(rivals, spec.get("separable"), unit.better)
+            rivals = _ranked(rivals, spec.digits, unit.better)
+            rivals = _tested(rivals, spec.separable, unit.better)
         for (i, j), cell in zip(positions, rivals, strict=True):
             marked[i][j] = cell
     return marked
@@ -59,7 +60,7 @@ def competes(cell: TableCell) -> bool:
     Returns:
         True if the cell is recorded and its method is not centralised.
     """
-    return bool(cell.place) and not cell.place["centralised"]
+    return bool(cell.coordinates) and not cell.coordinates["centralised"]
 
 
 def _ranked(rivals: list[TableCell], digits: int, better: str) -> list[TableCell]:
@@ -104,7 +105,7 @@ def leads(cells: list[list[TableCell]]) -> Iterator[tuple[tuple[Any, ...], Summa
     problems: dict[tuple[Any, ...], tuple[list[TableCell], list[TableCell]]] = {}
     for cell in (cell for column in zip(*cells, strict=True) for cell in column):
         if cell.best or cell.second:
-            pair = problems.setdefault(tuple(cell.place[name] for name in PROBLEM), ([], []))
+            pair = problems.setdefault(tuple(cell.coordinates[name] for name in PROBLEM), ([], []))
             pair[0 if cell.best else 1].append(cell)
     for key, (best, second) in problems.items():
         if len(best) == len(second) == 1:

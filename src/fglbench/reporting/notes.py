@@ -1,24 +1,24 @@
 """Sentences below a table: missing numbers, tests, average ranks and paired differences."""
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from fglbench.evaluation.quantities import Quantity
 from fglbench.evaluation.statistics import average_ranks
+from fglbench.records.presentation import TableSpec
 from fglbench.records.study import FIELDS, PROBLEM
 from fglbench.reporting.captions import test_of
 from fglbench.reporting.cells import TableCell
 from fglbench.reporting.frames import shown, titled
 from fglbench.reporting.marks import competes, leads
 
-MOST_PLACES = 6
+MOST_NAMED = 6
 MOST_REASONS = MOST_PAIRS = 12
 
 
-def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]], frame: pd.DataFrame) -> list[str]:
+def notes(spec: TableSpec, unit: Quantity, cells: list[list[TableCell]], frame: pd.DataFrame) -> list[str]:
     """Return the sentences below a table.
 
     Args:
@@ -41,36 +41,36 @@ def notes(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]],
     ]
 
 
-def _name(spec: Mapping[str, Any], cell: TableCell) -> str:
+def _name(spec: TableSpec, cell: TableCell) -> str:
     """Return the row and column values of a cell in one line."""
-    fields = [name for name in FIELDS if name in (*spec["rows"], *spec["columns"])]
-    return titled(fields, [cell.place[name] for name in fields])
+    fields = [name for name in FIELDS if name in spec.axes]
+    return titled(fields, [cell.coordinates[name] for name in fields])
 
 
-def _reasons(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
+def _reasons(spec: TableSpec, cells: list[list[TableCell]]) -> list[str]:
     by_detail: dict[str, list[TableCell]] = {}
     for cell in (cell for row in cells for cell in row):
-        if cell.detail and cell.place:
+        if cell.detail and cell.coordinates:
             by_detail.setdefault(cell.detail, []).append(cell)
-    sentences = [f"{_places(spec, group)}: {detail}." for detail, group in by_detail.items()]
+    sentences = [f"{_named(spec, group)}: {detail}." for detail, group in by_detail.items()]
     excess = len(sentences) - MOST_REASONS
     if excess > 0:
         return [*sentences[:MOST_REASONS], f"{excess} more cells without a number: see runs.parquet."]
     return sentences
 
 
-def _places(spec: Mapping[str, Any], cells: list[TableCell]) -> str:
-    """Return the places of cells with the same reason; beyond `MOST_PLACES`, the number of cells per dataset."""
-    if len(cells) <= MOST_PLACES:
+def _named(spec: TableSpec, cells: list[TableCell]) -> str:
+    """Return the names of cells with the same reason; beyond `MOST_NAMED`, the number of cells per dataset."""
+    if len(cells) <= MOST_NAMED:
         return "; ".join(_name(spec, cell) for cell in cells)
-    counts = Counter(cell.place["dataset"] for cell in cells)
+    counts = Counter(cell.coordinates["dataset"] for cell in cells)
     return "; ".join(f"{dataset}, {count} cell{'s' * (count > 1)}" for dataset, count in counts.items())
 
 
-def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
+def _clients(spec: TableSpec, frame: pd.DataFrame) -> list[str]:
     if not {"evaluated", "of"} <= set(frame.columns):
         return []
-    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
+    fields = [name for name in PROBLEM if name in spec.axes]
     incomplete = frame[frame["evaluated"] < frame["of"]]
     lines = []
     for key, group in incomplete.groupby(fields or ["dataset"], sort=False):
@@ -80,9 +80,9 @@ def _clients(spec: Mapping[str, Any], frame: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
+def _separable(spec: TableSpec, unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
     """Return how many cells the test separates from the best, which shows that a table without marks was tested."""
-    level = spec.get("separable")
+    level = spec.separable
     rivals = [cell for row in cells for cell in row if competes(cell) and cell.mean is not None]
     if level is None or unit.better is None or len(rivals) < 2:
         return []
@@ -93,17 +93,21 @@ def _separable(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCe
     return [line + (f"; {untested} more have no rival or fewer than two common seeds." if untested else ".")]
 
 
-def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
+def _ranking(spec: TableSpec, unit: Quantity, cells: list[list[TableCell]]) -> list[str]:
     """Return average ranks over the problems in which every competing method has a number; none for mixed devices."""
-    names = [name for name in ("backbone", "label", "method") if name in (*spec["rows"], *spec["columns"])]
-    rivals = [cell for row in cells for cell in row if cell.place and not cell.place["centralised"]]
-    if unit.better is None or not names or len({cell.place["device"] for cell in rivals if cell.mean is not None}) > 1:
+    names = [name for name in ("backbone", "label", "method") if name in spec.axes]
+    rivals = [cell for row in cells for cell in row if cell.coordinates and not cell.coordinates["centralised"]]
+    if (
+        unit.better is None
+        or not names
+        or len({cell.coordinates["device"] for cell in rivals if cell.mean is not None}) > 1
+    ):
         return []
     entrants: dict[str, dict[tuple[Any, ...], float | None]] = {}
     for cell in rivals:
-        *context, method = [str(cell.place[name]) for name in names]
+        *context, method = [str(cell.coordinates[name]) for name in names]
         entrant = f"{method} ({', '.join(context)})" if context else method
-        entrants.setdefault(entrant, {})[tuple(cell.place[name] for name in PROBLEM)] = cell.mean
+        entrants.setdefault(entrant, {})[tuple(cell.coordinates[name] for name in PROBLEM)] = cell.mean
     ranks = average_ranks(entrants, unit.better)
     if ranks is None:
         return []
@@ -116,11 +120,11 @@ def _ranking(spec: Mapping[str, Any], unit: Quantity, cells: list[list[TableCell
     return [line + ("." if ranks.friedman_p is None else f"; Friedman p = {ranks.friedman_p:.3g}.")]
 
 
-def _pairs(spec: Mapping[str, Any], cells: list[list[TableCell]]) -> list[str]:
+def _pairs(spec: TableSpec, cells: list[list[TableCell]]) -> list[str]:
     """Return the lead of each single best cell over the second, paired by seed; empty beyond `MOST_PAIRS` problems."""
     parts = []
-    fields = [name for name in PROBLEM if name in (*spec["rows"], *spec["columns"])]
-    digits = spec.get("digits", 1)
+    fields = [name for name in PROBLEM if name in spec.axes]
+    digits = spec.digits
     for key, lead in leads(cells):
         problem = ", ".join(shown(name, key[PROBLEM.index(name)]) for name in fields)
         sign = "+" if lead.mean >= 0 else "−"

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.presentation import Reference, TableSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.figures_base import of_partitions
@@ -29,7 +30,7 @@ _DIGITS = {"communities": 1, "anchors": 1, "nodes": 1, "edges": 1, "anchors / no
 _NONE = "–"
 
 
-def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame | None) -> Table:
+def partition_sizes_table(study: StudyRecord, spec: TableSpec, reference: pd.DataFrame | None) -> Table:
     """Build the table with one row per (dataset, scheme, clients), in the study's order.
 
     With a reference, the printed value follows each value of the study.
@@ -45,7 +46,7 @@ def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference
     Raises:
         ConfigError: `where` names an unknown field.
     """
-    frame = select(study.partitions, of_partitions(spec.get("where")), f"table '{spec['name']}'")
+    frame = select(study.partitions, of_partitions(spec.where), f"table '{spec.name}'")
     keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
     parts = {} if frame.empty else {tuple(key): part for key, part in frame.groupby(list(PROBLEM), sort=False)}
     sources = ["ours", "printed"] if reference is not None else ["ours"]
@@ -56,14 +57,14 @@ def partition_sizes_table(study: StudyRecord, spec: Mapping[str, Any], reference
     for key in keys:
         coordinates = dict(zip(PROBLEM, key, strict=True))
         ours = _ours(parts[key])
-        theirs = {} if reference is None else _printed(study, spec.get("reference") or {}, reference, coordinates)
+        theirs = {} if reference is None else _printed(study, spec.printed_table, reference, coordinates)
         texts = {"ours": ours, "printed": theirs}
         row = [TableCell(text=texts[source].get(name, _NONE)) for name in QUANTITIES for source in sources]
         cells.append(row)
         data.append(coordinates | {" ".join(column): cell.text for column, cell in zip(columns, row, strict=True)})
     return Table(
-        name=spec["name"],
-        title=(spec.get("title") or spec["name"]).removesuffix("."),
+        name=spec.name,
+        title=spec.heading,
         caption=[
             "Means over the clients of a partition. An anchor is a node that several clients hold; a client's anchors "
             "are its own nodes that others hold and its copies of others' nodes.",
@@ -91,12 +92,12 @@ def _ours(part: pd.DataFrame) -> dict[str, str]:
 
 
 def _printed(
-    study: StudyRecord, reference_spec: Mapping[str, Any], reference: pd.DataFrame, coordinates: Mapping[str, Any]
+    study: StudyRecord, printed_table: Reference, reference: pd.DataFrame, coordinates: Mapping[str, Any]
 ) -> dict[str, str]:
     names = {field: str(study.name(field, coordinates[field])) for field in ("dataset", "scheme")}
     rows = reference[
-        (reference["table"] == str(reference_spec["table"]))
-        & (reference["dataset"] == base_dataset(names["dataset"], reference_spec))
+        (reference["table"] == printed_table.table)
+        & (reference["dataset"] == base_dataset(names["dataset"], printed_table))
         & (reference["partition"] == names["scheme"])
         & (reference["clients"] == str(coordinates["clients"]))
     ]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fglbench.config.validation.reference import COLUMNS
 from fglbench.errors import ConfigError, StorageError, suggest
+from fglbench.records.presentation import Reference, TableSpec
 from fglbench.records.study import StudyRecord
 from fglbench.reporting.frames import as_list, distinct, select
 
@@ -75,7 +76,7 @@ def load_reference(path: Path) -> pd.DataFrame:
     return frame
 
 
-def printed_numbers(study: StudyRecord, spec: Mapping[str, Any], reference: pd.DataFrame) -> list[Printed]:
+def printed_numbers(study: StudyRecord, spec: TableSpec, reference: pd.DataFrame) -> list[Printed]:
     """Return the printed numbers that a table is compared with.
 
     They have the table's `reference.table` and metric, and pass `reference.where` (columns of the file). The table's
@@ -93,34 +94,33 @@ def printed_numbers(study: StudyRecord, spec: Mapping[str, Any], reference: pd.D
     Raises:
         ConfigError: no such table, or an unknown column.
     """
-    owner, reference_spec = f"table '{spec['name']}': reference", spec["reference"]
+    owner, printed_table = f"table '{spec.name}': reference", spec.printed_table
     tables = sorted(set(reference["table"]))
-    if str(reference_spec["table"]) not in tables:
+    if printed_table.table not in tables:
         raise ConfigError(
-            [f"{owner}: the file has no table '{reference_spec['table']}'. {suggest(reference_spec['table'], tables)}"]
+            [f"{owner}: the file has no table '{printed_table.table}'. {suggest(printed_table.table, tables)}"]
         )
-    where = {name: list(map(str, as_list(value))) for name, value in (reference_spec.get("where") or {}).items()}
-    of_table = spec.get("where") or {}
-    renamed = [names for label, names in study.printed.items() if label in as_list(of_table.get("label", label))]
+    where = {name: list(map(str, as_list(value))) for name, value in printed_table.where.items()}
+    of_table: Mapping[Any, list[str | int]] = spec.where
+    renamed = [names for label, names in study.printed.items() if label in of_table.get("label", [label])]
     variants = ["", *(names["variant"] for names in renamed if "variant" in names)]
     chosen = select(reference, {"variant": variants, **where}, owner)
-    chosen = chosen[(chosen["table"] == str(reference_spec["table"])) & (chosen["metric"] == spec["metric"])]
+    chosen = chosen[(chosen["table"] == printed_table.table) & (chosen["metric"] == spec.metric)]
     if "eval" not in where:
-        chosen = chosen[chosen["eval"].isin(["", spec.get("split", "test")])]
+        chosen = chosen[chosen["eval"].isin(["", spec.split])]
     numbers = [_printed(row) for row in chosen.to_dict("records")]
     wanted: dict[str, list[Any]] = {}
     for name, column in SAME.items():
         if name in of_table and column not in where:
-            wanted[name] = [study.name(name, value) for value in as_list(of_table[name])]
+            wanted[name] = [study.name(name, value) for value in of_table[name]]
             wanted[name] += [names[name] for names in renamed if name in names]
     central = study.centralised
-    ours = [(str(place["label"]), names) for place, names in own_places(study)]
-    labels = as_list(of_table["label"]) if "label" in of_table else None
+    ours = [(str(coordinates["label"]), names) for coordinates, names in run_methods(study)]
     return [
         number
         for number in numbers
-        if all(_passes(number, name, values, reference_spec, central) for name, values in wanted.items())
-        and _keeps_label(number, ours, labels)
+        if all(_passes(number, name, values, printed_table, central) for name, values in wanted.items())
+        and _keeps_label(number, ours, of_table.get("label"))
     ]
 
 
@@ -145,54 +145,53 @@ def _keeps_label(number: Printed, ours: list[tuple[str, dict[str, str]]], labels
     return labels is None or not matching or any(label in labels for label in matching)
 
 
-def own_places(study: StudyRecord) -> list[tuple[dict[str, Any], dict[str, str]]]:
+def run_methods(study: StudyRecord) -> list[tuple[dict[str, Any], dict[str, str]]]:
     """Return all methods and backbones that a study has run.
 
     Args:
         study: the collected records.
 
     Returns:
-        (place, names) in the study's order: `label`, `method` and `backbone`, and the paper's names from `named_by`.
+        (coordinates, names) in the study's order: `label`, `method` and `backbone`; the paper's names from
+        `named_by`.
     """
-    places = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
-    return [(place, named_by(study, place)) for place in places]
+    methods = [dict(zip(_NAMED, key, strict=True)) for key in distinct(study.runs, _NAMED, study.order)]
+    return [(coordinates, named_by(study, coordinates)) for coordinates in methods]
 
 
-def named_by(study: StudyRecord, place: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names under which the paper prints a place of the study.
+def named_by(study: StudyRecord, coordinates: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names under which the paper prints a method of the study.
 
     Args:
         study: the collected records.
-        place: `label`, `method` and `backbone`.
+        coordinates: `label`, `method` and `backbone`.
 
     Returns:
         `method`, `backbone` and `variant`; `variant` is "" for the method itself.
     """
-    backbone = study.name("backbone", place["backbone"])
-    names = {"method": place["method"], "backbone": backbone, "variant": ""}
-    return names | {name: value for name, value in study.printed.get(place["label"], {}).items() if name in names}
+    backbone = study.name("backbone", coordinates["backbone"])
+    names = {"method": coordinates["method"], "backbone": backbone, "variant": ""}
+    return names | {name: value for name, value in study.printed.get(coordinates["label"], {}).items() if name in names}
 
 
-def _passes(
-    number: Printed, name: str, wanted: list[Any], reference_spec: Mapping[str, Any], central: list[str]
-) -> bool:
+def _passes(number: Printed, name: str, wanted: list[Any], printed_table: Reference, central: list[str]) -> bool:
     # A centralised run has no partition, so the scheme and clients printed beside it only name the table's setting.
     if number.method in central and name in ("scheme", "clients"):
         return True
     value = getattr(number, SAME[name])
     if name == "dataset":
-        wanted = [base_dataset(dataset, reference_spec) for dataset in wanted]
+        wanted = [base_dataset(dataset, printed_table) for dataset in wanted]
     return value in wanted or value in ("", None)
 
 
-def base_dataset(name: str, reference_spec: Mapping[str, Any]) -> str:
+def base_dataset(name: str, printed_table: Reference | None) -> str:
     """Return the name of a dataset in the paper.
 
     Args:
         name: name of the dataset in the suite.
-        reference_spec: the table's `reference`.
+        printed_table: the table's `reference`; None if there is none.
 
     Returns:
         The name without "-lcc" (largest connected component), or the name itself if `exact` is set.
     """
-    return name if reference_spec.get("exact") else name.removesuffix("-lcc")
+    return name if printed_table and printed_table.exact else name.removesuffix("-lcc")

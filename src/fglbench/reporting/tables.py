@@ -10,6 +10,7 @@ import pandas as pd
 from fglbench.errors import ConfigError, suggest
 from fglbench.evaluation.quantities import Quantity, quantity
 from fglbench.evaluation.statistics import summarise
+from fglbench.records.presentation import TableSpec
 from fglbench.records.study import FIELDS, StudyRecord
 from fglbench.reporting import captions
 from fglbench.reporting.cells import Table, TableCell
@@ -21,7 +22,7 @@ from fglbench.reporting.outcomes import OUTCOMES, symbols
 Key = tuple[Any, ...]
 
 
-def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
+def build_table(study: StudyRecord, spec: TableSpec) -> Table:
     """Build a table of a study.
 
     A cell is averaged only if every seed ended well; a cell with failed seeds prints how many ended well. `marks`
@@ -29,42 +30,37 @@ def build_table(study: StudyRecord, spec: Mapping[str, Any]) -> Table:
 
     Args:
         study: the collected records.
-        spec: the table's entry in `study.json`: name, title, rows, columns, metric, split, reading, mean, where,
-            better, separable, percent, digits.
+        spec: the table's entry in `study.json`.
 
     Returns:
         The table, with rows and columns in the study's order.
 
     Raises:
-        ConfigError: an unknown column or metric, or a cell that would mix several datasets, schemes, client counts,
+        ConfigError: an unknown metric, or a cell that would mix several datasets, schemes, client counts,
             methods, backbones or labels.
     """
-    row_fields, column_fields = list(spec["rows"]), list(spec["columns"])
-    for name in [*row_fields, *column_fields]:
-        if name not in FIELDS:
-            raise ConfigError(
-                [f"table '{spec['name']}': '{name}' is not a column of the records. {suggest(name, FIELDS)}"]
-            )
-    unit = quantity(spec["metric"], spec.get("percent"), spec.get("better"))
+    row_fields: list[str] = [*spec.rows]
+    column_fields: list[str] = [*spec.columns]
+    unit = quantity(spec.metric, spec.percent, spec.better)
     frame = _seed_rows(study.runs, spec)
     rows, columns = (distinct(frame, names, study.order) for names in (row_fields, column_fields))
-    groups = _grouped(frame, [*row_fields, *column_fields])
+    groups = _grouped(frame, spec.axes)
     seeds = [int(seed) for seed in as_list(study.settings.get("seeds") or [])]
     cells = [[_cell(groups.get(row + column), study, spec, unit, seeds) for column in columns] for row in rows]
     cells = _with_sizes(with_marks(cells, spec, unit))
     head_rows, head_columns = _heads(row_fields, rows), _heads(column_fields, columns)
     return Table(
-        name=spec["name"],
-        title=(spec.get("title") or spec["name"]).removesuffix("."),
+        name=spec.name,
+        title=spec.heading,
         caption=captions.caption(study, spec, unit, cells),
         row_fields=field_titles(row_fields),
         rows=head_rows,
         column_fields=column_fields,
         columns=head_columns,
         cells=cells,
-        legend=captions.legend(cells, spec.get("separable")),
+        legend=captions.legend(cells, spec.separable),
         notes=notes(spec, unit, cells, frame),
-        data=_data(row_fields, rows, head_columns, cells, tested=spec.get("separable") is not None),
+        data=_data(row_fields, rows, head_columns, cells, tested=spec.separable is not None),
     )
 
 
@@ -82,19 +78,19 @@ def printed(mean: float, std: float | None, digits: int) -> str:
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std is not None else "")
 
 
-def _seed_rows(runs: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
+def _seed_rows(runs: pd.DataFrame, spec: TableSpec) -> pd.DataFrame:
     """Return one row per cell placement and seed, with its outcome and `value`, NaN for a run without a value."""
-    chosen = select(runs, spec.get("where"), f"table '{spec['name']}'")
+    chosen = select(runs, spec.where, f"table '{spec.name}'")
     keys = [*FIELDS, "seed", "cell"]
-    metric = chosen[chosen["metric"] == spec["metric"]]
+    metric = chosen[chosen["metric"] == spec.metric]
     if metric.empty and (chosen["outcome"] == "ok").any():
         metrics = sorted(set(chosen["metric"]) - {"outcome"})
         raise ConfigError(
-            [f"table '{spec['name']}': no run has the metric '{spec['metric']}'. {suggest(spec['metric'], metrics)}"]
+            [f"table '{spec.name}': no run has the metric '{spec.metric}'. {suggest(spec.metric, metrics)}"]
         )
     # The metrics of a whole run, such as its time, have no split, reading or client mean.
-    scored = metric[(metric["split"] == spec.get("split", "test")) & (metric["reading"] == spec.get("reading", "val"))]
-    wanted = pd.concat([metric[metric["split"] == ""], scored[of_mean(scored, spec.get("mean", "pooled"))]])
+    scored = metric[(metric["split"] == spec.split) & (metric["reading"] == spec.reading)]
+    wanted = pd.concat([metric[metric["split"] == ""], scored[of_mean(scored, spec.mean)]])
     columns = [*keys, *(name for name in ("value", "evaluated", "of", "device") if name in metric)]
     outcomes = chosen[[*keys, "outcome", "outcome_round", "reason"]].drop_duplicates(keys)
     return outcomes.merge(wanted[columns], on=keys, how="left")
@@ -110,7 +106,7 @@ def _heads(fields: list[str], keys: list[Key]) -> list[tuple[str, ...]]:
 
 
 def _cell(
-    group: pd.DataFrame | None, study: StudyRecord, spec: Mapping[str, Any], unit: Quantity, seeds: list[int]
+    group: pd.DataFrame | None, study: StudyRecord, spec: TableSpec, unit: Quantity, seeds: list[int]
 ) -> TableCell:
     """Return the cell of one group of seed rows, without marks."""
     if group is None:
@@ -133,16 +129,16 @@ def _cell(
     devices = sorted(
         {str(row["device"]) for seed, row in by_seed.items() if seed in values and _is_text(row.get("device"))}
     )
-    place = {name: group.iloc[0][name] for name in FIELDS} | {"device": ", ".join(devices) if unit.timed else ""}
-    place["centralised"] = place["method"] in study.centralised
-    common: dict[str, Any] = {"n": len(values), "seeds": len(expected), "place": place, "values": values}
+    coordinates = {name: group.iloc[0][name] for name in FIELDS} | {"device": ", ".join(devices) if unit.timed else ""}
+    coordinates["centralised"] = coordinates["method"] in study.centralised
+    common: dict[str, Any] = {"n": len(values), "seeds": len(expected), "coordinates": coordinates, "values": values}
     if unit.timed and len(devices) > 1:
         text = OUTCOMES["mixed_devices"].symbol
         return TableCell(text=text, state="mixed_devices", detail=f"devices: {', '.join(devices)}", **common)
     bad = [state for state in states if state != "ok"]
     if not bad:
         summary = summarise(list(values.values()))
-        text = printed(summary.mean, summary.std, spec.get("digits", 1))
+        text = printed(summary.mean, summary.std, spec.digits)
         return TableCell(text=text, state="ok", mean=summary.mean, std=summary.std, **common)
     all_bad = len(bad) == len(states)
     text = symbols(bad) if all_bad else f"{len(values)} of {len(states)} {symbols(bad)}"
@@ -169,15 +165,15 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _refuse_mixtures(group: pd.DataFrame, spec: Mapping[str, Any]) -> None:
+def _refuse_mixtures(group: pd.DataFrame, spec: TableSpec) -> None:
     mixed = [name for name in FIELDS if group[name].nunique() > 1]
     if mixed:
         values = {name: ", ".join(map(str, sorted(set(group[name])))) for name in mixed}
         listed = "; ".join(f"{name}: {texts}" for name, texts in values.items())
-        problem = f"table '{spec['name']}': one cell would mix several values of {', '.join(mixed)} ({listed}). "
+        problem = f"table '{spec.name}': one cell would mix several values of {', '.join(mixed)} ({listed}). "
         raise ConfigError([problem + "Add them to 'rows' or 'columns', or choose one in 'where'."])
     if group["seed"].duplicated().any():
-        problem = f"table '{spec['name']}': two methods with different settings share the label "
+        problem = f"table '{spec.name}': two methods with different settings share the label "
         raise ConfigError([f"{problem}'{group.iloc[0]['label']}'. Give each method a different label."])
 
 

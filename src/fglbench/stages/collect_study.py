@@ -14,6 +14,7 @@ from fglbench.partition.split import OF_ANY_TASK
 from fglbench.records.archive import Archive
 from fglbench.records.graph import GRAPH_CARD
 from fglbench.records.metrics import EVALUATE_VERSION
+from fglbench.records.presentation import FigureSettings, FigureSpec, TableSettings, TableSpec
 from fglbench.records.run import RunRecord
 from fglbench.records.study import Hardware, StudySettings
 from fglbench.stages.collect_rows import Finished
@@ -21,24 +22,29 @@ from fglbench.storage import read_json
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of
 
 
-def _defaults(study: Study, shown: dict[str, Any]) -> dict[str, str]:
-    """Return the default reading, mean and score for a table or figure that does not set them."""
-    (task, *_) = tasks_shown(study, shown["where"].get("dataset"))
-    return {"reading": study.protocol.reading, "mean": study.protocol.mean, "metric": selecting_metric(task)}
+def _tasks(study: Study, shown: TableSettings | FigureSettings) -> list[str]:
+    """Return the names of the tasks of the datasets that a table or figure shows."""
+    wanted = shown.where.get("dataset")
+    return tasks_shown(study, None if wanted is None else list(map(str, wanted)))
 
 
-def _figure(study: Study, figure: dict[str, Any]) -> dict[str, Any]:
+def _figure(study: Study, figure: FigureSettings) -> FigureSpec:
     """Return the settings of a figure, with defaults for the keys that it does not set."""
-    defaults = _defaults(study, figure)
-    return {**figure, **defaults, "metric": figure["metric"] or defaults["metric"]}
+    chosen = {"metric": figure.metric or selecting_metric(_tasks(study, figure)[0])}
+    return FigureSpec(**figure.model_dump() | chosen, reading=study.protocol.reading, mean=study.protocol.mean)
 
 
-def _table(study: Study, table: dict[str, Any]) -> dict[str, Any]:
+def _table(study: Study, table: TableSettings) -> TableSpec:
     """Return the settings of a table, with defaults for the keys that it does not set."""
-    filled = {**table, **{key: table[key] or value for key, value in _defaults(study, table).items()}}
-    tasks = tasks_shown(study, table["where"].get("dataset"))
-    better = filled["better"] or next(filter(None, (metrics_of(task).get(filled["metric"]) for task in tasks)), None)
-    return {**filled, "better": better, "targets": " or ".join(dict.fromkeys(map(targets_of, tasks)))}
+    tasks = _tasks(study, table)
+    metric = table.metric or selecting_metric(tasks[0])
+    chosen = {
+        "metric": metric,
+        "reading": table.reading or study.protocol.reading,
+        "mean": table.mean or study.protocol.mean,
+        "better": table.better or next(filter(None, (metrics_of(task).get(metric) for task in tasks)), None),
+    }
+    return TableSpec(**table.model_dump() | chosen, targets=" or ".join(dict.fromkeys(map(targets_of, tasks))))
 
 
 def _shown_protocol(protocol: Protocol) -> dict[str, Any]:
@@ -78,9 +84,9 @@ def study_content(
     Returns:
         All keys.
     """
-    study = expansion.study.model_dump()
-    tables = [_table(expansion.study, table) for table in study.pop("tables")]
-    figures = [_figure(expansion.study, figure) for figure in study.pop("figures")]
+    study = expansion.study.model_dump(exclude={"tables", "figures"})
+    tables = [_table(expansion.study, table).model_dump() for table in expansion.study.tables]
+    figures = [_figure(expansion.study, figure).model_dump() for figure in expansion.study.figures]
     runs = [finished.run for finished in loaded.values() if finished and finished.run]
     protocols = other_protocols(expansion.study)
     return {

@@ -18,5 +18,5 @@ def make_figures(study_folder: Path, folder: Path) -> None:
         StorageError: a record is missing or unreadable.
     """
     study = read_study(study_folder)
-    for spec in study.settings.get("figures") or []:
-        save(draw(study, spec), Path(folder), spec["name"])
+    for spec in study.figures:
+        save(draw(study, spec), Path(folder), spec.name)

@@ -47,15 +47,14 @@ def study_sheets(study: StudyRecord, reference_folder: Path) -> list[Sheet]:
         ConfigError: a table cannot be made with its settings.
         StorageError: the reference file is missing or unreadable.
     """
-    sheets = []
-    for spec in study.settings.get("tables") or []:
-        if make := _OF_THE_STUDY.get(spec.get("kind", "cells")):
-            named = study.settings.get("reference") if spec.get("reference") else None
-            numbers = load_reference(Path(reference_folder) / f"{named}.csv") if named else None
+    sheets, name = [], study.settings.get("reference")
+    for spec in study.tables:
+        if make := _OF_THE_STUDY.get(spec.kind):
+            numbers = load_reference(Path(reference_folder) / f"{name}.csv") if name and spec.reference else None
             sheets.append(Sheet(make(study, spec, numbers)))
             continue
         sheets.append(Sheet(build_table(study, spec)))
-        if is_compared(study.settings, spec):
-            reference = load_reference(Path(reference_folder) / f"{study.settings['reference']}.csv")
-            sheets.append(comparison_sheet(study, spec, reference))
+        if is_compared(spec, name):
+            numbers = load_reference(Path(reference_folder) / f"{name}.csv")
+            sheets.append(comparison_sheet(study, spec, numbers))
     return sheets

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fglbench import registry
+from fglbench.evaluation.quantities import Direction
 
 if TYPE_CHECKING:
     from fglbench.tasks.base import Task
@@ -67,16 +68,16 @@ def targets_of(name: str) -> str:
     return word
 
 
-def metrics_of(name: str) -> dict[str, str]:
+def metrics_of(name: str) -> dict[str, Direction]:
     """Return all scores of a task.
 
     Args:
         name: of the task.
 
     Returns:
-        Score -> its better direction ("higher" or "lower"); the score that selects the round is the first one.
+        Score -> its better direction; the score that selects the round is the first one.
     """
-    metrics: dict[str, str] = registry.declaration("task", name).constants["METRICS"]
+    metrics: dict[str, Direction] = registry.declaration("task", name).constants["METRICS"]
     return metrics
 
 

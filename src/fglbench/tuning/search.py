@@ -263,7 +263,7 @@ def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
     best = max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
     return {
         "search": search.slug,
-        **search.place,
+        **search.coordinates,
         "partition": search.trial_study.partitions[0].name,
         "clients": search.trial_study.clients[0],
         "seeds": search.trial_study.seeds,

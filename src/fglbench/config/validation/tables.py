@@ -5,10 +5,11 @@ from typing import Any
 
 from fglbench.config.entries import labels, selected
 from fglbench.config.merge import known_tasks
-from fglbench.config.schema import Figure, Study, Table
+from fglbench.config.schema import Study
 from fglbench.config.validation.wording import duplicates
 from fglbench.errors import suggest
 from fglbench.evaluation.quantities import OF_RUNS
+from fglbench.records.presentation import FigureSettings, TableSettings
 from fglbench.tasks import metrics_of, metrics_of_logits
 
 _CURVES = ("accuracy_per_round", "accuracy_per_second", "labels_and_convergence")
@@ -81,7 +82,7 @@ def shown_problems(study: Study) -> list[str]:
     return problems
 
 
-def _score_problems(where: str, shown: Table | Figure, study: Study, tasks: list[str]) -> list[str]:
+def _score_problems(where: str, shown: TableSettings | FigureSettings, study: Study, tasks: list[str]) -> list[str]:
     """Return the problems of the score that a table or figure shows, for datasets with these tasks."""
     problems = []
     metrics = [metric for task in tasks for metric in metrics_of(task)] + [*OF_RUNS]
@@ -95,7 +96,7 @@ def _score_problems(where: str, shown: Table | Figure, study: Study, tasks: list
     return problems
 
 
-def _figure_problems(where: str, figure: Figure, study: Study, study_labels: list[Any]) -> list[str]:
+def _figure_problems(where: str, figure: FigureSettings, study: Study, study_labels: list[Any]) -> list[str]:
     problems = _score_problems(where, figure, study, known_tasks(study, figure.where.get("dataset")))
     if figure.kind in _CURVES and (figure.metric is not None or figure.split not in ("test", "val")):
         problems.append(
