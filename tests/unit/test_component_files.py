@@ -13,7 +13,7 @@ from fglbench.config.expand import expand
 from fglbench.config.load import load_config
 from fglbench.config.schema import Components, Study
 from fglbench.errors import ConfigError
-from fglbench.records.component_files import KEY, changes, own_files
+from fglbench.records.component_files import changes, own_files
 from fglbench.records.run import RunRecord
 from fglbench.storage import hash_file, read_json, write_json
 from fglbench.workflow.single import run_cell
@@ -81,7 +81,7 @@ def test_a_changed_file_means_trained_again_or_a_warning(tmp_path: Path, kind: s
     record = Path(first["folder"]) / "run.json"
     name = f"{'method' if kind == 'aggregation' else kind} mine"
     old = hash_file(path)
-    assert read_json(record)[KEY] == {name: old}
+    assert read_json(record)["component_files"] == {name: old}
     before = record.read_bytes()
     read_again()
     again = run_cell(values(tmp_path / "mine", kind), results)
@@ -95,7 +95,7 @@ def test_a_changed_file_means_trained_again_or_a_warning(tmp_path: Path, kind: s
     ]
     trained = run_cell(values(tmp_path / "mine", kind), results)
     assert (trained["kept"], trained["cell"]) == (False, first["cell"])
-    assert read_json(record)[KEY] == {name: hash_file(path)}
+    assert read_json(record)["component_files"] == {name: hash_file(path)}
     assert run_cell(values(tmp_path / "mine", kind), results)["kept"]
 
 
@@ -116,13 +116,13 @@ def test_a_scheme_of_the_user_is_on_the_card_of_its_split(tmp_path: Path) -> Non
     path = own(tmp_path / "mine", "scheme")
     run_cell(values(tmp_path / "mine", "scheme"), tmp_path / "results")
     (card,) = (tmp_path / "results").glob("split/*/*/seed0/card.json")
-    assert read_json(card)[KEY] == {"scheme mine": hash_file(path)}
+    assert read_json(card)["component_files"] == {"scheme mine": hash_file(path)}
 
 
 def test_records_of_older_versions_are_kept(tmp_path: Path) -> None:
     path, results = own(tmp_path / "mine", "method"), tmp_path / "results"
     record = Path(run_cell(values(tmp_path / "mine", "method"), results)["folder"]) / "run.json"
-    write_json(record, {name: value for name, value in read_json(record).items() if name != KEY})
+    write_json(record, {name: value for name, value in read_json(record).items() if name != "component_files"})
     edit(path)
     assert run_cell(values(tmp_path / "mine", "method"), results)["kept"]
 

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from fglbench.errors import StorageError
 from fglbench.records.metrics import METRICS, Metrics, Reading
-from fglbench.records.presentation import FigureSpec, TableSpec, completed
 from fglbench.records.run import RUN, Device, Outcome, RunRecord
+from fglbench.records.study import StudyRecord
 from fglbench.stages.job import finish
 from fglbench.storage import write_json
 
@@ -80,14 +81,21 @@ def test_of_an_altered_record_the_checksum_is_told_first(tmp_path: Path) -> None
         RunRecord.read(path.parent)
 
 
+def study_with(**settings: list[dict]) -> StudyRecord:
+    """A study with tables or figures and without records."""
+    empty = pd.DataFrame()
+    return StudyRecord({"name": "s", "metric": "auc", **settings}, empty, empty, empty)
+
+
 def test_tables_of_an_earlier_version_get_the_defaults_of_later_keys() -> None:
     earlier = {"name": "t", "title": "Means.", "rows": ["label"], "metric": None, "reading": None, "gone": 1}
-    table = completed(TableSpec, earlier, "auc")
+    (table,) = study_with(tables=[earlier]).tables
     assert (table.metric, table.reading, table.mean, table.targets) == ("auc", "val", "pooled", "nodes")
     assert (table.heading, table.digits, table.axes) == ("Means", 1, ["label", "dataset", "scheme", "clients"])
-    assert completed(FigureSpec, {"name": "f", "title": "", "kind": "graph"}, "auc").heading == "f"
+    (figure,) = study_with(figures=[{"name": "f", "title": "", "kind": "graph"}]).figures
+    assert (figure.heading, figure.metric) == ("f", "auc")
 
 
 def test_an_invalid_entry_of_a_study_is_named_with_its_key() -> None:
     with pytest.raises(StorageError, match=r"study\.json: 'f': kind: Input should be 'accuracy_per_round'"):
-        completed(FigureSpec, {"name": "f", "title": "F", "kind": "pie"}, "accuracy")
+        _ = study_with(figures=[{"name": "f", "title": "F", "kind": "pie"}]).figures

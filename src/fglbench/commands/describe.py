@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import cast
 
 from fglbench import registry
 from fglbench.commands import components, overrides
@@ -70,7 +71,7 @@ def _print_dataset(args: argparse.Namespace) -> None:
     """
     from fglbench.config.expand import dataset_part
     from fglbench.config.schema import Entry
-    from fglbench.datasets.card import format_card, format_row
+    from fglbench.datasets.card import DataCard, format_card, format_row
     from fglbench.records.graph import GRAPH_CARD
     from fglbench.stages.download import download, stored_card
 
@@ -90,7 +91,7 @@ def _print_dataset(args: argparse.Namespace) -> None:
             print(f"The numbers of its graph are unknown: {reason}.")
             return
     card = card or download(part.spec, folder, mirror, _forbidden() if args.download else "--download is not given")
-    print(format_card({key: value for key, value in card.items() if key not in IN_ROW}))
+    print(format_card(cast(DataCard, {key: value for key, value in card.items() if key not in IN_ROW})))
 
 
 def _forbidden() -> str | None:

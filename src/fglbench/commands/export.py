@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from fglbench.partition.files import check_format, write_partition
     from fglbench.partition.stored import StoredPartition
-    from fglbench.records.split import SPLIT_CARD, load_split
-    from fglbench.storage import check_writable, hash_file, read_json
+    from fglbench.records.split import load_split, read_split_card
+    from fglbench.storage import check_writable, hash_file
     from fglbench.workflow.single import divide, one_cell
 
     path = Path(args.file)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         raise FglbenchError(
             "a partition file contains roles of nodes, and this task draws other roles. Export without the task."
         )
-    held_out_clients = tuple(read_json(folder / SPLIT_CARD).get("held_out_clients", ()))
+    held_out_clients = tuple(read_split_card(folder).get("held_out_clients", ()))
     write_partition(
         path, StoredPartition(split.nodes, split.ptr, split.role, split.copy, split.held_out, held_out_clients)
     )

@@ -11,6 +11,7 @@ from fglbench.commands import components, places
 from fglbench.commands.train import positive
 from fglbench.errors import FglbenchError, suggest
 from fglbench.evaluation.quantities import quantity
+from fglbench.records.search import SearchRecord, best_score
 
 if TYPE_CHECKING:
     from fglbench.config.searches import SearchPlan
@@ -98,9 +99,9 @@ def _run_all(
     results: Path,
     folder: Path,
     threads: int,
-    shipped: dict[str, dict[str, Any]],
+    shipped: dict[str, SearchRecord],
     retry: bool,
-) -> list[dict[str, Any]]:
+) -> list[SearchRecord]:
     """Run the searches that no other process is running, then wait for the others and finish them."""
     from fglbench.tuning.search import run_search
 
@@ -119,12 +120,12 @@ def _run_all(
     return records
 
 
-def _text(record: dict[str, Any], metric: str) -> str:
-    if record["best"] is None:
+def _text(record: SearchRecord, metric: str) -> str:
+    best, unit = best_score(record, metric), quantity(metric)
+    if best is None:
         return "no trial succeeded"
-    score = quantity(metric)
-    value = f"{score.shown(record[f'best_validation_{metric}']):.2f} {score.unit}".strip()
-    return f"{score.title} {value} with {record['best']}"
+    value = f"{unit.shown(best):.2f} {unit.unit}".strip()
+    return f"{unit.title} {value} with {record['best']}"
 
 
 def _file(name: str) -> Path:

@@ -1,7 +1,7 @@
 """The file of settings that a search found: overrides for a study, and the records of the searches."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field, ValidationError
 
@@ -10,6 +10,7 @@ from fglbench.config.schema import Checked, Override, Study
 from fglbench.config.validation.overrides import override_problems
 from fglbench.config.validation.wording import sentences
 from fglbench.errors import ConfigError, suggest
+from fglbench.records.search import SearchRecord
 from fglbench.settings import Section
 
 FOLDER = "tuned"
@@ -56,7 +57,7 @@ def with_tuned(study: Checked, studies: Path | None) -> Checked:
     return study.model_copy(update={"overrides": [*study.overrides, *tuned.overrides]})
 
 
-def shipped_searches(study: Study, studies: Path) -> dict[str, dict[str, Any]]:
+def shipped_searches(study: Study, studies: Path) -> dict[str, SearchRecord]:
     """Return the records of the searches in a study's `tuned` file.
 
     Args:
@@ -72,7 +73,7 @@ def shipped_searches(study: Study, studies: Path) -> dict[str, dict[str, Any]]:
     if study.tuned is None:
         return {}
     tuned = _read(studies / FOLDER / f"{study.tuned}.yaml")
-    return {record["search"]: record for record in tuned.searches if "search" in record}
+    return {record["search"]: cast(SearchRecord, record) for record in tuned.searches if "search" in record}
 
 
 def _read(path: Path) -> TunedFile:

@@ -3,8 +3,8 @@
 The text of a row of the catalogue is made here too.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -14,18 +14,91 @@ from fglbench.datasets.requirements import requirements_of
 from fglbench.datasets.spec import Counts, DatasetSpec
 
 
-def data_card(graph: Graph) -> dict[str, Any]:
-    """Compute the statistics of a graph as plain values that JSON can hold.
+class GraphStatistics(TypedDict):
+    """Statistics of a graph.
+
+    Attributes:
+        nodes: number of nodes.
+        edges: number of undirected edges.
+        features: number of features.
+        classes: number of classes.
+        density: edges / possible pairs of nodes.
+        average_degree: mean number of neighbours.
+        isolated_nodes: number of nodes without a neighbour.
+        connected_components: number of components.
+        largest_component: number of nodes of the largest component.
+        edge_homophily: fraction of the edges between labelled nodes that join two nodes of one class; None without such
+            edges.
+        label_histogram: number of nodes of each class.
+        unlabelled: number of nodes without a label.
+        feature_density: fraction of non-zero values.
+        feature_storage: "csr" or "dense".
+        masks: number of nodes of each official mask, by role.
+        client_nodes: number of nodes of each client, if the graph has clients.
+    """
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    density: float
+    average_degree: float
+    isolated_nodes: int
+    connected_components: int
+    largest_component: int
+    edge_homophily: float | None
+    label_histogram: list[int]
+    unlabelled: int
+    feature_density: float
+    feature_storage: str
+    masks: dict[str, int]
+    client_nodes: NotRequired[list[int]]
+
+
+class DataCard(GraphStatistics, total=False):
+    """Content of `graph.json`: the statistics of a graph, its origin and its checksums.
+
+    Attributes:
+        cleaning: number of entries and nodes that cleaning removed or added, by kind.
+        sha256: checksum of `graph.npz`.
+        name: of the dataset.
+        title: of the dataset.
+        about: the dataset in one sentence.
+        settings: of a generated dataset.
+        synthetic: whether the dataset is generated.
+        source: address of the dataset.
+        citation: of the dataset.
+        license: of the dataset.
+        origin: where the raw files came from.
+        version: of the graph.
+        content_hash: hash of the graph's arrays.
+        component_files: hashes of the user's component file, for a user's own dataset.
+    """
+
+    cleaning: dict[str, int]
+    sha256: str
+    name: str
+    title: str
+    about: str
+    settings: dict[str, Any]
+    synthetic: bool
+    source: str
+    citation: str
+    license: str
+    origin: str
+    version: int
+    content_hash: str
+    component_files: dict[str, str]
+
+
+def data_card(graph: Graph) -> GraphStatistics:
+    """Compute the statistics of a graph.
 
     Args:
         graph: the canonical graph.
 
     Returns:
-        nodes, edges (undirected), features, classes; density (edges / possible pairs), average_degree, isolated_nodes,
-        connected_components, largest_component (nodes), edge_homophily (fraction of the edges between labelled nodes
-        that join two nodes of one class; None without such edges), label_histogram (nodes per class), unlabelled
-        (nodes), feature_density (fraction of non-zero values), feature_storage ("csr" or "dense"), masks (nodes per
-        official mask); client_nodes (nodes per client) if the graph has clients.
+        The statistics, as values that JSON can hold.
     """
     nodes, edges = graph.num_nodes, graph.num_edges
     degree = np.bincount(graph.edges[0], minlength=nodes)
@@ -37,7 +110,7 @@ def data_card(graph: Graph) -> dict[str, Any]:
         stored, storage = int(np.count_nonzero(graph.features)), "dense"
     else:
         stored, storage = int(graph.features.nnz), "csr"
-    return {
+    card: GraphStatistics = {
         "nodes": nodes,
         "edges": edges,
         "features": graph.num_features,
@@ -53,11 +126,13 @@ def data_card(graph: Graph) -> dict[str, Any]:
         "feature_density": stored / (nodes * graph.num_features),
         "feature_storage": storage,
         "masks": {role: int(mask.sum()) for role, mask in graph.masks.items()},
-        **({} if graph.clients is None else {"client_nodes": np.bincount(graph.clients).tolist()}),
     }
+    if graph.clients is not None:
+        card["client_nodes"] = np.bincount(graph.clients).tolist()
+    return card
 
 
-def format_card(card: Mapping[str, Any]) -> str:
+def format_card(card: DataCard) -> str:
     """Format a data card as aligned plain text.
 
     Args:

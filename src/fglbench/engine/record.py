@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fglbench.engine.local import Trained
+from fglbench.federation.costs import PhaseCosts
 from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters
 from fglbench.tasks.base import Task
@@ -31,7 +32,7 @@ class Result:
             float32, if a model or method adds terms to the loss; arrays of the task such as `val_correct` [R, C];
             `bytes_up`, `bytes_down` [R] int64, cumulative. Of each phase that is not scored `<phase>_loss` [rounds, C]
             float32.
-        phases: name, number of rounds, training seconds and bytes of each phase.
+        phases: rounds and costs of each phase.
         predictions: for each reading ("val", "last", "test") the predictions [N, ...] of the task; empty unless ok.
         rounds: the round of each reading.
         weights: for each reading the weights [C] float32 of the clients in that round; only if the mean over clients is
@@ -51,7 +52,7 @@ class Result:
     state: str
     diverged_round: int | None
     history: dict[str, np.ndarray]
-    phases: list[dict[str, Any]] = field(default_factory=list)
+    phases: list[PhaseCosts] = field(default_factory=list)
     predictions: dict[str, np.ndarray] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
@@ -134,14 +135,17 @@ class Recorder:
         Args:
             phase: name of the phase.
         """
-        start = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
-        self._result.phases.append({"name": phase, "rounds": 0, **start})
+        start = PhaseCosts(
+            name=phase, rounds=0, train_seconds=self.train_seconds, bytes_up=self._up, bytes_down=self._down
+        )
+        self._result.phases.append(start)
 
     def end(self) -> None:
         """End the phase and compute its seconds and bytes."""
         phase = self._result.phases[-1]
-        totals = {"train_seconds": self.train_seconds, "bytes_up": self._up, "bytes_down": self._down}
-        phase |= {name: value - phase[name] for name, value in totals.items()}
+        phase["train_seconds"] = self.train_seconds - phase["train_seconds"]
+        phase["bytes_up"] = self._up - phase["bytes_up"]
+        phase["bytes_down"] = self._down - phase["bytes_down"]
 
     def add(
         self,

@@ -1,10 +1,36 @@
 """Means over clients, of scores in the history of training and of scores of stored predictions."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict  # pydantic needs this one in Python 3.11
+
+
+class ClientMeans(TypedDict):
+    """The values of one metric. A value is None if no target was scored.
+
+    Attributes:
+        pooled: over the scored targets of all clients, counted together.
+        macro: plain mean over the clients with scored targets.
+        clients: of each client.
+        evaluated: number of clients with scored targets.
+        of: number of clients.
+        nodes: number of scored targets.
+        node_mean: over nodes that count once each, in equal parts at the clients that hold them; only if clients share
+            nodes.
+        weighted: mean with the clients' weights at the server; only if the mean over clients is "weighted".
+    """
+
+    pooled: float | None
+    macro: float | None
+    clients: list[float | None]
+    evaluated: int
+    of: int
+    nodes: int
+    node_mean: NotRequired[float | None]
+    weighted: NotRequired[float | None]
 
 
 def mean_of(sums: np.ndarray, sizes: np.ndarray, mean: str) -> np.ndarray:
@@ -39,8 +65,8 @@ def each_of(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
 
 
-def means(pooled: float | None, per_client: list[float | None], nodes: int) -> dict[str, Any]:
-    """Build the entry of one metric, as `scores` describes it.
+def means(pooled: float | None, per_client: list[float | None], nodes: int) -> ClientMeans:
+    """Compute the means of one metric.
 
     Args:
         pooled: the value over all scored nodes; None if there is none.
@@ -48,7 +74,7 @@ def means(pooled: float | None, per_client: list[float | None], nodes: int) -> d
         nodes: number of scored nodes.
 
     Returns:
-        The entry without `node_mean`.
+        The means without `node_mean` and `weighted`.
     """
     # fsum rounds once, so the mean does not depend on the order of summation.
     present = [value for value in per_client if value is not None]
@@ -62,18 +88,29 @@ def means(pooled: float | None, per_client: list[float | None], nodes: int) -> d
     }
 
 
-def value_of(entry: Mapping[str, Any], mean: str) -> float | None:
+def value_of(entry: ClientMeans, mean: str) -> float | None:
     """Return the value of a metric by a mean over clients.
 
     Args:
-        entry: of one metric, as `scores` returns it.
-        mean: "pooled", "macro", "nodes", or "weighted" if the entry has it. "nodes" reads `node_mean`, or `pooled` if
-            no node is shared.
+        entry: of one metric.
+        mean: "pooled", "macro", "nodes", or "weighted". "nodes" reads `node_mean`, or `pooled` if no node is shared.
 
     Returns:
-        The value; None if no node was scored.
+        The value; None if no target was scored, or if the metric lacks this mean.
+
+    Raises:
+        ValueError: `mean` is unknown.
     """
-    return entry.get("node_mean", entry["pooled"]) if mean == "nodes" else entry[mean]
+    match mean:
+        case "pooled":
+            return entry["pooled"]
+        case "macro":
+            return entry["macro"]
+        case "nodes":
+            return entry.get("node_mean", entry["pooled"])
+        case "weighted":
+            return entry.get("weighted")
+    raise ValueError(f"'{mean}' is not a mean over clients")
 
 
 def weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:

@@ -5,16 +5,15 @@ every mean is stored with the number of clients that enter it. No value is ever 
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
-from fglbench.evaluation.client_means import means
+from fglbench.evaluation.client_means import ClientMeans, means
 
 
 def scores(
     predicted: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, ClientMeans]:
     """Compute accuracy, micro F1 and macro F1 of one set of nodes.
 
     One class per node is predicted, so micro F1 equals accuracy. Macro F1 is the plain mean of the F1 of every class
@@ -30,11 +29,8 @@ def scores(
         share: [N] float64, as `shares` returns it; None if clients share no nodes.
 
     Returns:
-        For each metric `pooled` (all scored nodes of all clients counted together, a shared node once for each client
-        that holds it), `macro` (plain mean over the clients with scored nodes), `clients` (C values), `evaluated`
-        (number of clients with scored nodes), `of` (C) and `nodes` (number of scored nodes, counted as in `pooled`).
-        With `share` also `node_mean`: as `pooled`, but every node counts once, in equal parts at the clients that hold
-        it. Values are fractions from 0 to 1; None if there is no node.
+        The means of each metric as fractions from 0 to 1. In `pooled` and `nodes`, a shared node counts once for each
+        client that holds it; `node_mean` is there with `share`.
     """
     clients = len(ptr) - 1
     scored = np.asarray(tested, dtype=bool) & (labels >= 0)
@@ -56,19 +52,15 @@ def scores(
     total = int(nodes.sum())
     pooled_accuracy = _ratio(int(hits.sum()), total)
     pooled_f1 = _macro_f1(hits.sum(axis=0), true.sum(axis=0), predictions.sum(axis=0)) if total else None
-    node_accuracy, node_f1 = {}, {}
+    by_accuracy, by_f1 = means(pooled_accuracy, accuracy, total), means(pooled_f1, f1, total)
     if share is not None:
         part = share[scored]
         weighed = (
             np.bincount(c, w, len(classes)) for c, w in ((actual[right], part[right]), (actual, part), (guessed, part))
         )
-        node_accuracy["node_mean"] = math.fsum(part[right]) / math.fsum(part) if total else None
-        node_f1["node_mean"] = _macro_f1(*weighed) if total else None
-    return {
-        "accuracy": means(pooled_accuracy, accuracy, total) | node_accuracy,
-        "f1_micro": means(pooled_accuracy, accuracy, total) | node_accuracy,
-        "f1_macro": means(pooled_f1, f1, total) | node_f1,
-    }
+        by_accuracy["node_mean"] = math.fsum(part[right]) / math.fsum(part) if total else None
+        by_f1["node_mean"] = _macro_f1(*weighed) if total else None
+    return {"accuracy": by_accuracy, "f1_micro": by_accuracy.copy(), "f1_macro": by_f1}
 
 
 def _ratio(part: int, whole: int) -> float | None:

@@ -5,17 +5,16 @@ Clients are counted as in `metrics.scores`: a client without a value enters no m
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
 
-from fglbench.evaluation.client_means import means
+from fglbench.evaluation.client_means import ClientMeans, means
 
 
 def ranking_scores(
     outputs: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, ClientMeans]:
     """Compute AUC, average precision (AP) and, for classes, the mean cross-entropy of one set of nodes or edges.
 
     For logits of classes, AUC and AP are computed one class against the rest on the softmax, and averaged over the
@@ -39,9 +38,11 @@ def ranking_scores(
     logs = log_softmax(outputs.astype(np.float64), axis=1) if outputs.ndim == 2 else None
     ranked = outputs.reshape(-1, 1) if logs is None else np.exp(logs)
 
-    def entry_of(value: Callable[[np.ndarray, np.ndarray | None], float | None]) -> dict[str, Any]:
+    def entry_of(value: Callable[[np.ndarray, np.ndarray | None], float | None]) -> ClientMeans:
         entry = means(value(all_rows, None), [value(part, None) for part in rows], len(all_rows))
-        return entry if share is None else entry | {"node_mean": value(all_rows, share[all_rows])}
+        if share is not None:
+            entry["node_mean"] = value(all_rows, share[all_rows])
+        return entry
 
     entries = {
         "auc": entry_of(lambda part, weights: _auc(ranked[part], labels[part], weights)),

@@ -1,6 +1,6 @@
 """The partition card: statistics of a partition and its split."""
 
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
@@ -10,8 +10,76 @@ from fglbench.partition.split import Counts, clients_without
 from fglbench.partition.subgraph import induced_edges
 
 
-def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict[str, Any]:
-    """Compute the statistics of a partition, as values that JSON can encode; edges are undirected.
+class SharedNodes(TypedDict, total=False):
+    """Statistics of shared and unassigned nodes. A key is missing if its value is 0 or empty.
+
+    Attributes:
+        anchors: for each client the number of its nodes that other clients hold too.
+        shared_nodes: number of nodes that several clients hold.
+        holders: number of nodes with 0, 1, 2, ... clients that hold them.
+        left_out: number of nodes that no client has and that are not held out.
+        held_out: number of nodes held out for the global test.
+        held_out_clients: their clients.
+    """
+
+    anchors: list[int]
+    shared_nodes: int
+    holders: list[int]
+    left_out: int
+    held_out: int
+    held_out_clients: list[int]
+
+
+class PartitionCard(SharedNodes, total=False):
+    """Statistics of a partition; edges are undirected, and lists have one entry per client.
+
+    Attributes:
+        nodes: number of nodes.
+        edges: number of edges of the client's own graph.
+        isolated: number of nodes without an edge there.
+        classes: label histogram, one number per class of the dataset.
+        unlabelled: number of nodes without a label.
+        train, val, test: number of targets of this role.
+        total_nodes: number of nodes of the whole graph.
+        total_edges: number of edges of the whole graph.
+        cut_edges: number of edges that no client has: the missing links. Without shared nodes, the clients' edges and
+            the cut edges sum to all edges.
+        missing_link_share: cut_edges / total_edges; 0 without edges.
+        cosine_distance: see `mean_cosine_distance`.
+        without: for train, val and test the clients without such a target. They do not train, or do not count in that
+            mean.
+        notes: of the scheme.
+        communities: number of communities, if the scheme assigns communities.
+        copies: number of nodes that another client owns, if the scheme defines owners.
+        component_files: hashes of the user's component file, for a user's own scheme.
+        request: everything that decides the split.
+        sha256: checksum of `split.npz`.
+    """
+
+    nodes: list[int]
+    edges: list[int]
+    isolated: list[int]
+    classes: list[list[int]]
+    unlabelled: list[int]
+    train: list[int]
+    val: list[int]
+    test: list[int]
+    total_nodes: int
+    total_edges: int
+    cut_edges: int
+    missing_link_share: float
+    cosine_distance: float | None
+    without: dict[str, list[int]]
+    notes: list[str]
+    communities: list[int]
+    copies: list[int]
+    component_files: dict[str, str]
+    request: dict[str, Any]
+    sha256: str
+
+
+def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> PartitionCard:
+    """Compute the statistics of a partition.
 
     Args:
         graph: the whole graph.
@@ -19,21 +87,7 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
         counts: number of targets (nodes, or pairs of nodes) of each client, by role.
 
     Returns:
-        The statistics by name.
-
-        Lists with one value per client: `nodes`, `edges` (of its own graph), `isolated` (nodes without an edge there),
-        `classes` (label histogram, one number per class of the dataset), `unlabelled`, `train`, `val`, `test`.
-
-        Values of the whole partition: `total_nodes`; `total_edges`; `cut_edges` (edges that no client has: the missing
-        links; without shared nodes, the clients' edges and the cut edges sum to all edges); `missing_link_share`
-        (cut_edges / total_edges, 0 without edges); `cosine_distance` (see `mean_cosine_distance`); `without` (for
-        train, val and test the clients without such a target, which do not train or are left out of that mean);
-        `notes`.
-
-        Only if there are any: `communities` per client; `copies` and `anchors` (nodes that other clients hold too) per
-        client; `shared_nodes` (number of nodes that several clients hold); `holders` (number of nodes with 0, 1, 2, ...
-        clients that hold them); `left_out` (number of nodes that no client has and that are not held out); `held_out`
-        (number of nodes); `held_out_clients` (their numbers).
+        The statistics, as values that JSON can hold, without `component_files`, `request` and `sha256`.
     """
     parts = assignment.parts
     nodes = np.concatenate(parts)
@@ -51,13 +105,15 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
     def per_client(which: np.ndarray) -> list[int]:
         return np.bincount(client[which], minlength=len(parts)).tolist()
 
-    return {
+    card: PartitionCard = {
         "nodes": sizes.tolist(),
         "edges": (np.bincount(client, weights=degree, minlength=len(parts)).astype(np.int64) // 2).tolist(),
         "isolated": per_client(degree == 0),
         "classes": histogram.tolist(),
         "unlabelled": per_client(~labelled),
-        **{name: of_clients.tolist() for name, of_clients in counts.items()},
+        "train": counts["train"].tolist(),
+        "val": counts["val"].tolist(),
+        "test": counts["test"].tolist(),
         "total_nodes": graph.num_nodes,
         "total_edges": graph.num_edges,
         "cut_edges": graph.num_edges - covered,
@@ -65,17 +121,20 @@ def partition_card(graph: Graph, assignment: Assignment, counts: Counts) -> dict
         "cosine_distance": mean_cosine_distance(histogram),
         "without": clients_without(counts),
         "notes": list(assignment.notes),
-        **({} if assignment.communities is None else {"communities": assignment.communities}),
-        **({} if copy is None else {"copies": per_client(copy)}),
-        **_beyond_a_partition(assignment, np.bincount(nodes, minlength=graph.num_nodes)),
+        **_shared_nodes(assignment, np.bincount(nodes, minlength=graph.num_nodes)),
     }
+    if assignment.communities is not None:
+        card["communities"] = assignment.communities
+    if copy is not None:
+        card["copies"] = per_client(copy)
+    return card
 
 
-def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, Any]:
+def _shared_nodes(assignment: Assignment, times: np.ndarray) -> SharedNodes:
     """Return the statistics of shared and unassigned nodes, from the number of clients of each node [num_nodes]."""
     held_out = len(assignment.held_out)
     shared = int((times > 1).sum())
-    statistics = {
+    statistics: SharedNodes = {
         "anchors": [int((times[nodes] > 1).sum()) for nodes in assignment.parts] if shared else [],
         "shared_nodes": shared,
         "holders": np.bincount(times).tolist() if shared else [],
@@ -83,7 +142,7 @@ def _beyond_a_partition(assignment: Assignment, times: np.ndarray) -> dict[str, 
         "held_out": held_out,
         "held_out_clients": list(assignment.held_out_clients),
     }
-    return {name: value for name, value in statistics.items() if value}
+    return cast(SharedNodes, {name: value for name, value in statistics.items() if value})
 
 
 def mean_cosine_distance(histogram: np.ndarray) -> float | None:

@@ -10,9 +10,6 @@ from fglbench import registry
 from fglbench.records.specs import Specs
 from fglbench.storage import hash_file
 
-KEY = "component_files"
-"""The key of the hashes in a record: from "<kind> <name>" to SHA-256. Records of older versions lack it."""
-
 Trust = Literal["again", "warn"]
 """How to treat results of a changed component file: make them again, or keep them with a warning."""
 

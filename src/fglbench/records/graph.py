@@ -1,19 +1,20 @@
 """The canonical graph of a dataset: `graph.npz`, and its data card `graph.json`, which is written last."""
 
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from fglbench.datasets.base import Graph, features_from, graph_arrays
+from fglbench.datasets.card import DataCard
 from fglbench.records.checksums import check_file
 from fglbench.storage import hash_file, hash_npz, read_json, read_npz, write_json, write_npz
 
 GRAPH_ARRAYS, GRAPH_CARD = "graph.npz", "graph.json"
 
 
-def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
+def save_graph(graph: Graph, folder: Path, card: DataCard) -> None:
     """Write `graph.npz`, then `graph.json`, which marks the graph as complete.
 
     Args:
@@ -24,6 +25,21 @@ def save_graph(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
     write_npz(folder / GRAPH_ARRAYS, graph_arrays(graph))
     content = {"classes": graph.classes, "cleaning": graph.cleaning, "sha256": hash_file(folder / GRAPH_ARRAYS)}
     write_json(folder / GRAPH_CARD, {**card, **content})
+
+
+def read_card(folder: Path) -> DataCard:
+    """Read the data card of a graph.
+
+    Args:
+        folder: of the dataset.
+
+    Returns:
+        The content of `graph.json`. Cards of older versions lack keys that were added later.
+
+    Raises:
+        StorageError: the file is missing or damaged.
+    """
+    return cast(DataCard, read_json(folder / GRAPH_CARD))
 
 
 def load_graph(folder: Path, features: bool = True) -> Graph:
@@ -40,7 +56,7 @@ def load_graph(folder: Path, features: bool = True) -> Graph:
     Raises:
         StorageError: a file is missing or damaged, or does not match its checksum.
     """
-    card = read_json(folder / GRAPH_CARD)
+    card = read_card(folder)
     skipped = () if features else ("x", "x_indptr", "x_indices", "x_data", "x_shape")
     check_graph(folder)
     arrays = read_npz(folder / GRAPH_ARRAYS, skipped=skipped)
@@ -66,7 +82,7 @@ def check_graph(folder: Path) -> None:
         StorageError: a file is missing or damaged, or does not match its checksum.
     """
     archive, path = folder / GRAPH_ARRAYS, folder / GRAPH_CARD
-    card = read_json(path)
+    card = read_card(folder)
     if "sha256" in card:
         check_file(archive, card["sha256"], path)
     elif "content_hash" in card:  # the only checksum in cards of older versions
@@ -114,5 +130,4 @@ def graph_checksum(folder: Path) -> str | None:
     Returns:
         64 hexadecimal digits (SHA-256 of `graph.npz`); None if the card is of an older version without it.
     """
-    digest: str | None = read_json(folder / GRAPH_CARD).get("sha256")
-    return digest
+    return read_card(folder).get("sha256")

@@ -4,10 +4,11 @@ The file contains no times and no versions, so equal predictions give equal byte
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from fglbench.evaluation.client_means import ClientMeans
 from fglbench.records.base import Record
 from fglbench.records.run import Outcome
 
@@ -19,8 +20,8 @@ It is not part of a cell's identity, because the evaluation can be repeated with
 and the archives record it.
 """
 
-Means: TypeAlias = dict[str, Any]
-"""The entry of one metric, see `evaluation.metrics.scores`."""
+Means = Annotated[dict[str, ClientMeans], SkipValidation]
+"""The means of each metric, as evaluation computed them."""
 
 
 class Reading(BaseModel):
@@ -35,12 +36,12 @@ class Reading(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     round: int
-    train: dict[str, Means]
-    val: dict[str, Means]
-    test: dict[str, Means]
-    global_test: dict[str, Means] | None = Field(None, exclude_if=lambda value: value is None)
+    train: Means
+    val: Means
+    test: Means
+    global_test: Means | None = Field(None, exclude_if=lambda value: value is None)
 
-    def splits(self) -> Iterator[tuple[str, dict[str, Means]]]:
+    def splits(self) -> Iterator[tuple[str, Means]]:
         """Iterate over the splits that were scored.
 
         Yields:

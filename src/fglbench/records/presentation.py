@@ -1,14 +1,11 @@
 """Settings of a study's tables and figures: as a configuration gives them, and completed as `study.json` holds them."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from fglbench.errors import StorageError
 from fglbench.evaluation.quantities import Direction
 from fglbench.settings import Section
-from fglbench.storage import MAKE_AGAIN
 
 Axis = Literal["dataset", "scheme", "clients", "method", "backbone", "label"]
 ScoredNodes = Literal["train", "val", "test", "global_test"]
@@ -103,6 +100,8 @@ class FigureSettings(Shown):
 class TableSpec(TableSettings):
     """An entry of `tables` in `study.json`: the settings of a table, complete.
 
+    Keys that were removed since a record was made are ignored.
+
     Attributes:
         metric: score that is shown.
         reading: round that is shown.
@@ -137,6 +136,8 @@ class TableSpec(TableSettings):
 class FigureSpec(FigureSettings):
     """An entry of `figures` in `study.json`: the settings of a figure, complete.
 
+    Keys that were removed since a record was made are ignored.
+
     Attributes:
         metric: score that is drawn.
         reading: round that is drawn.
@@ -148,32 +149,3 @@ class FigureSpec(FigureSettings):
     metric: str
     reading: Reading = "val"
     mean: ClientMean = "pooled"
-
-
-Complete = TypeVar("Complete", TableSpec, FigureSpec)
-
-
-def completed(model: type[Complete], entry: Mapping[str, Any], metric: str) -> Complete:
-    """Read an entry of `study.json`.
-
-    Entries of older records lack keys that were added later; these keys get their defaults. Keys that were removed
-    since are ignored.
-
-    Args:
-        model: type of the entry.
-        entry: its content.
-        metric: score that is shown if the entry names none.
-
-    Returns:
-        The settings.
-
-    Raises:
-        StorageError: a key is missing or invalid.
-    """
-    given = {name: value for name, value in entry.items() if value is not None}
-    try:
-        return model.model_validate({"metric": metric} | given)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise StorageError(f"study.json: '{entry.get('name')}': {key}: {first['msg']}. {MAKE_AGAIN}") from error

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from fglbench.errors import StorageError
+from fglbench.federation.costs import PhaseCosts
 from fglbench.records.base import Record
 from fglbench.records.component_files import changes
 from fglbench.records.specs import Specs
@@ -96,7 +97,7 @@ class RunRecord(Record):
         outcome: how the seed ended.
         rounds_run: number of scored rounds.
         client_rounds: for each client the number of these rounds in which it trained.
-        phases: name, rounds and costs of each phase.
+        phases: rounds and costs of each phase.
         selected_round: the round of the reading "val", from 0.
         train_seconds: time of training, without evaluation.
         eval_seconds: time of evaluation.
@@ -126,7 +127,7 @@ class RunRecord(Record):
     outcome: Outcome
     rounds_run: int = 0
     client_rounds: list[int] = Field(default_factory=list)
-    phases: list[dict[str, Any]] = Field(default_factory=list)
+    phases: Annotated[list[PhaseCosts], SkipValidation] = Field(default_factory=list)
     selected_round: int | None = None
     train_seconds: float = 0.0
     eval_seconds: float = 0.0

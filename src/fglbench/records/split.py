@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from fglbench.errors import PartitionError, StorageError
+from fglbench.partition.card import PartitionCard
 from fglbench.partition.links import Pairs
 from fglbench.partition.split import check_roles
 from fglbench.records.checksums import check_file, check_listed
@@ -42,7 +43,7 @@ class Split:
         return len(self.ptr) - 1
 
 
-def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> None:
+def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: PartitionCard) -> None:
     """Write both files of a split, or none of them.
 
     Args:
@@ -53,6 +54,21 @@ def save_split(folder: Path, arrays: Mapping[str, np.ndarray], card: Mapping[str
     with replacing_directory(folder) as temporary:
         write_npz(temporary / SPLIT_ARRAYS, arrays)
         write_json(temporary / SPLIT_CARD, {**card, "sha256": hash_file(temporary / SPLIT_ARRAYS)})
+
+
+def read_split_card(folder: Path) -> PartitionCard:
+    """Read the partition card of a seed.
+
+    Args:
+        folder: of the seed, in the results of the split stage.
+
+    Returns:
+        The content of `card.json`. Cards of older versions lack keys that were added later.
+
+    Raises:
+        StorageError: the file is missing or damaged.
+    """
+    return cast(PartitionCard, read_json(folder / SPLIT_CARD))
 
 
 def load_split(folder: Path) -> Split:
@@ -106,7 +122,7 @@ def check_split(folder: Path) -> None:
     """
     card = folder / SPLIT_CARD
     check_listed(card)
-    check_file(folder / SPLIT_ARRAYS, read_json(card).get("sha256", "none"), card)
+    check_file(folder / SPLIT_ARRAYS, read_split_card(folder).get("sha256", "none"), card)
 
 
 def split_checksum(split_folder: Path) -> str:
@@ -118,4 +134,4 @@ def split_checksum(split_folder: Path) -> str:
     Returns:
         64 hexadecimal digits (SHA-256 of `split.npz`).
     """
-    return str(read_json(split_folder / SPLIT_CARD)["sha256"])
+    return read_split_card(split_folder)["sha256"]

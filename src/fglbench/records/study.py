@@ -1,13 +1,16 @@
 """Collected records of a study: tidy Parquet frames, and `study.json` with the study's settings and hardware."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+
+from pydantic import ValidationError
 
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_made
-from fglbench.records.presentation import FigureSpec, TableSpec, completed
-from fglbench.storage import read_json
+from fglbench.records.presentation import FigureSpec, TableSpec
+from fglbench.storage import MAKE_AGAIN, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,13 +153,21 @@ class StudyRecord:
 
     @property
     def tables(self) -> list[TableSpec]:
-        """The settings of the study's tables."""
-        return [completed(TableSpec, entry, self.metric) for entry in self.settings.get("tables") or []]
+        """The settings of the study's tables.
+
+        Raises:
+            StorageError: a key is missing or invalid.
+        """
+        return [_spec(TableSpec, entry, self.metric) for entry in self.settings.get("tables") or []]
 
     @property
     def figures(self) -> list[FigureSpec]:
-        """The settings of the study's figures."""
-        return [completed(FigureSpec, entry, self.metric) for entry in self.settings.get("figures") or []]
+        """The settings of the study's figures.
+
+        Raises:
+            StorageError: a key is missing or invalid.
+        """
+        return [_spec(FigureSpec, entry, self.metric) for entry in self.settings.get("figures") or []]
 
     @property
     def centralised(self) -> list[str]:
@@ -205,6 +216,20 @@ def read_study(folder: Path) -> StudyRecord:
         if (folder / f"{name}.parquet").exists():
             frames[name] = _read_parquet(folder / f"{name}.parquet")
     return StudyRecord(settings=cast(StudySettings, read_json(folder / STUDY)), **frames)
+
+
+SpecT = TypeVar("SpecT", TableSpec, FigureSpec)
+
+
+def _spec(model: type[SpecT], entry: Mapping[str, Any], metric: str) -> SpecT:
+    """Read the settings of a table or figure; keys that an older record lacks have their defaults."""
+    given = {name: value for name, value in entry.items() if value is not None}
+    try:
+        return model.model_validate({"metric": metric} | given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise StorageError(f"{STUDY}: '{entry.get('name')}': {key}: {first['msg']}. {MAKE_AGAIN}") from error
 
 
 def _read_parquet(path: Path) -> "pd.DataFrame":

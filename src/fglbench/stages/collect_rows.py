@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 
 from fglbench.config.expand import Expansion, Placement
-from fglbench.evaluation.client_means import value_of
+from fglbench.evaluation.client_means import ClientMeans, value_of
+from fglbench.partition.card import PartitionCard
 from fglbench.records.archive import Archive
 from fglbench.records.checksums import check_file, check_listed
-from fglbench.records.metrics import Means, Metrics
+from fglbench.records.metrics import Metrics
 from fglbench.records.run import HISTORY, MIXING, NOT_RUN, RUN, Outcome, RunRecord
-from fglbench.records.split import SPLIT_CARD
+from fglbench.records.split import SPLIT_CARD, read_split_card
 from fglbench.records.study import PROBLEM
-from fglbench.storage import read_json, read_npz
+from fglbench.storage import read_npz
 from fglbench.tasks import task_of
 
 RUN_COLUMNS = {
@@ -143,7 +144,7 @@ def run_rows(placement: Placement, finished: Finished | None, reason: str | None
                     yield {**common, **counts, **score}
 
 
-def _client_means(means: Means) -> Iterator[tuple[str, float]]:
+def _client_means(means: ClientMeans) -> Iterator[tuple[str, float]]:
     """Yield the client means of an entry by name, with nan if no client has a value."""
     optional = {"nodes": "node_mean", "weighted": "weighted"}
     for mean in ("pooled", "macro", *(mean for mean, key in optional.items() if key in means)):
@@ -173,10 +174,11 @@ def curve(placement: Placement, finished: Finished | None, results: Path) -> lis
         return []
     split_card = results / placement.cell.folder("split") / SPLIT_CARD
     check_listed(split_card)
-    card, spec = read_json(split_card), placement.cell.method.spec
-    task = task_of(spec)
+    card, spec = read_split_card(split_card.parent), placement.cell.method.spec
+    task, counts = task_of(spec), {"val": card["val"], "test": card["test"]}
     scores = {
-        f"{role}_score": task.score(history, role, np.asarray(card[role]), spec["mean"]) for role in ("val", "test")
+        f"{role}_score": task.score(history, role, np.asarray(of_clients), spec["mean"])
+        for role, of_clients in counts.items()
     }
     losses = np.ma.masked_invalid(history["train_loss"]).mean(axis=1).filled(np.nan)
     frame = pd.DataFrame(
@@ -251,22 +253,25 @@ def partitions(expansion: Expansion, results: Path, archive: Archive) -> pd.Data
         path = results / split / SPLIT_CARD
         if path.exists():
             check_listed(path)
-            frames[split] = pd.DataFrame(_client_rows(read_json(path))).assign(**common)
+            frames[split] = pd.DataFrame(_client_columns(read_split_card(path.parent))).assign(**common)
         elif split in archive.partitions:
             frames[split] = archive.partitions[split].assign(**common)
     return pd.concat(frames.values()) if frames else pd.DataFrame()
 
 
-def _client_rows(card: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row for every client, from the partition card."""
-    per_client = ["nodes", "edges", "classes", "train", "val", "test"]
-    per_client += [name for name in ("communities", "anchors") if name in card]
-    return [
-        {
-            "client": client,
-            **{name: card[name][client] for name in per_client},
-            "cut_edges": card["cut_edges"],
-            "cosine_distance": card["cosine_distance"],
-        }
-        for client in range(len(card["nodes"]))
-    ]
+def _client_columns(card: PartitionCard) -> dict[str, Any]:
+    """Return the columns of the frame with one row for every client, from the partition card."""
+    columns: dict[str, Any] = {
+        "client": range(len(card["nodes"])),
+        "nodes": card["nodes"],
+        "edges": card["edges"],
+        "classes": card["classes"],
+        "train": card["train"],
+        "val": card["val"],
+        "test": card["test"],
+    }
+    if "communities" in card:
+        columns["communities"] = card["communities"]
+    if "anchors" in card:
+        columns["anchors"] = card["anchors"]
+    return columns | {"cut_edges": card["cut_edges"], "cosine_distance": card["cosine_distance"]}

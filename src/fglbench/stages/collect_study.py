@@ -12,13 +12,12 @@ from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
 from fglbench.partition.split import OF_ANY_TASK
 from fglbench.records.archive import Archive
-from fglbench.records.graph import GRAPH_CARD
+from fglbench.records.graph import GRAPH_CARD, read_card
 from fglbench.records.metrics import EVALUATE_VERSION
 from fglbench.records.presentation import FigureSettings, FigureSpec, TableSettings, TableSpec
 from fglbench.records.run import RunRecord
 from fglbench.records.study import Hardware, StudySettings
 from fglbench.stages.collect_rows import Finished
-from fglbench.storage import read_json
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of
 
 
@@ -145,9 +144,9 @@ def _sizes(expansion: Expansion, results: Path) -> dict[str, dict[str, int]]:
         sizes[label] = asdict(catalogue.get(entry.name).counts_for(entry.settings))
         if catalogue.get(entry.name).announced is not None:
             del sizes[label]["edges"]
-            card = results / "download" / dataset_part(entry).slug / GRAPH_CARD
-            if card.exists():
-                sizes[label]["edges"] = read_json(card)["edges"]
+            folder = results / "download" / dataset_part(entry).slug
+            if (folder / GRAPH_CARD).exists():
+                sizes[label]["edges"] = read_card(folder)["edges"]
     return sizes
 
 

@@ -17,15 +17,15 @@ from typing import Any
 from fglbench.datasets import catalogue, raw
 from fglbench.datasets.availability import why_unavailable
 from fglbench.datasets.base import Graph, content_hash
-from fglbench.datasets.card import data_card
+from fglbench.datasets.card import DataCard, data_card
 from fglbench.datasets.fetch import ARCHIVES, fetch
 from fglbench.datasets.requirements import check_requirements
 from fglbench.datasets.spec import Counts, DatasetSpec
 from fglbench.errors import DataError, StorageError
-from fglbench.records.component_files import KEY, Trust, changes, own_file
-from fglbench.records.graph import GRAPH_ARRAYS, GRAPH_CARD, load_graph, save_graph
+from fglbench.records.component_files import Trust, changes, own_file
+from fglbench.records.graph import GRAPH_ARRAYS, GRAPH_CARD, load_graph, read_card, save_graph
 from fglbench.settings import ComponentSettings
-from fglbench.storage import exclusive, read_json, remove_half_made, replacing
+from fglbench.storage import exclusive, remove_half_made, replacing
 
 
 def download(
@@ -34,7 +34,7 @@ def download(
     mirror: Path | None = None,
     forbidden: str | None = None,
     trust: Trust = "again",
-) -> dict[str, Any]:
+) -> DataCard:
     """Write `graph.npz` and `graph.json` to `folder`, unless the current ones are there already.
 
     Args:
@@ -62,7 +62,7 @@ def download(
         return _finished(spec, settings, folder, trust) or _download(spec, settings, folder, mirror, forbidden)
 
 
-def stored_card(dataset: Mapping[str, Any], folder: Path) -> dict[str, Any] | None:
+def stored_card(dataset: Mapping[str, Any], folder: Path) -> DataCard | None:
     """Return the data card in `folder` if the stored graph is current.
 
     Args:
@@ -81,7 +81,7 @@ def stored_card(dataset: Mapping[str, Any], folder: Path) -> dict[str, Any] | No
 
 def _download(
     spec: DatasetSpec, settings: ComponentSettings, folder: Path, mirror: Path | None, forbidden: str | None
-) -> dict[str, Any]:
+) -> DataCard:
     """Make the graph of a dataset, store it with its data card, and return the card."""
     _remove(folder)
     check_requirements(spec, folder, from_mirror=mirror is not None)
@@ -92,7 +92,7 @@ def _download(
             _check_raw(spec, path, root, folder, mirror)
         graph = _load(spec, settings, root)
     digest = _check_graph(spec, settings, graph)
-    card = {
+    card: DataCard = {
         **data_card(graph),
         "name": spec.name,
         "title": spec.title,
@@ -107,9 +107,9 @@ def _download(
         "content_hash": digest,
     }
     if files := own_file("dataset", spec.name):
-        card[KEY] = files
+        card["component_files"] = files
     _store(graph, folder, card)
-    return read_json(folder / GRAPH_CARD)
+    return read_card(folder)
 
 
 def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
@@ -127,16 +127,16 @@ def _load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     return graph
 
 
-def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trust: Trust) -> dict[str, Any] | None:
+def _finished(spec: DatasetSpec, settings: ComponentSettings, folder: Path, trust: Trust) -> DataCard | None:
     """Return the stored data card if the card and the graph are current, else None."""
     if not (folder / GRAPH_CARD).exists():
         return None
     try:
-        card = read_json(folder / GRAPH_CARD)
+        card = read_card(folder)
         wanted = {"name": spec.name, "version": spec.version, "settings": settings.model_dump()}
         if any(card.get(key) != value for key, value in wanted.items()):
             return None
-        changed = changes(card.get(KEY), own_file("dataset", spec.name))
+        changed = changes(card.get("component_files"), own_file("dataset", spec.name))
         if changed and trust == "again":
             return None
         for line in changed:
@@ -260,7 +260,7 @@ def _cause(spec: DatasetSpec) -> str:
     )
 
 
-def _store(graph: Graph, folder: Path, card: dict[str, Any]) -> None:
+def _store(graph: Graph, folder: Path, card: DataCard) -> None:
     """Write both files or neither."""
     try:
         save_graph(graph, folder, card)

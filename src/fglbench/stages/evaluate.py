@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fglbench.errors import StorageError
-from fglbench.evaluation.client_means import means, weighted_mean
+from fglbench.evaluation.client_means import ClientMeans, means, weighted_mean
 from fglbench.partition.split import ROLES
 from fglbench.records.checksums import check_file, check_listed
 from fglbench.records.graph import read_labels
@@ -94,7 +93,7 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     targets = task.targets(split, labels)
     readings = {}
     for reading in READINGS:
-        scores: dict[str, Any] = _local(task, reading, predicted, targets, train_folder)
+        scores = _local(task, reading, predicted, targets, train_folder)
         if global_test:
             scores["global_test"] = _global(task, reading, predicted, split, labels, global_test, train_folder)
         if f"{reading}_weights" in predicted:
@@ -110,7 +109,7 @@ def _metrics(run: RunRecord, readings: dict[str, Reading]) -> Metrics:
     )
 
 
-def _weigh(scores: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) -> None:
+def _weigh(scores: dict[str, dict[str, ClientMeans]], weights: np.ndarray) -> None:
     """Add `weighted` to every entry: the mean with the clients' weights at the server (Fed-GALA, section 5.1)."""
     for entries in scores.values():
         for entry in entries.values():
@@ -119,7 +118,7 @@ def _weigh(scores: dict[str, dict[str, dict[str, Any]]], weights: np.ndarray) ->
 
 def _local(
     task: Task, reading: str, predicted: Arrays, targets: Targets, train_folder: Path
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, ClientMeans]]:
     """Score every client's model on the targets of its own graph, by role."""
     _check_length(train_folder, reading, predicted[reading], len(targets.truth))
     logits = predicted.get(f"{reading}_logits")
@@ -130,7 +129,7 @@ def _local(
 
 def _global(
     task: Task, reading: str, predicted: Arrays, split: Arrays, labels: np.ndarray, kind: str, train_folder: Path
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, ClientMeans]:
     """Score every client's model on the same M nodes.
 
     The predictions are [G, M] or [G, M, ...] for G models; G = 1 if all clients have the same model.

@@ -23,11 +23,11 @@ from fglbench.partition.links import Pairs
 from fglbench.partition.ratios import NONE, TEST, TRAIN, VAL
 from fglbench.partition.subgraph import induced_edges, without_edges
 from fglbench.records.federation import FEDERATION, is_current, read_federation, save_federation
-from fglbench.records.graph import GRAPH_CARD, load_graph, read_features
+from fglbench.records.graph import load_graph, read_card, read_features
 from fglbench.records.specs import ResolvedPreprocessing
 from fglbench.records.split import Split, load_split
 from fglbench.settings import Propagation
-from fglbench.storage import exclusive, read_json
+from fglbench.storage import exclusive
 
 if TYPE_CHECKING:
     from fglbench.federation.federation import Federation
@@ -253,7 +253,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: Resolve
         ptr=arrays["ptr"],
         labels=arrays["labels"],
         role=arrays["role"],
-        classes=read_json(graph_folder / GRAPH_CARD)["classes"],
+        classes=read_card(graph_folder)["classes"],
         adjacency=_adjacency(arrays, operator),
         x=features if x is None else x,
         made={request: made},

@@ -12,15 +12,10 @@ from fglbench.errors import PartitionError, StorageError
 from fglbench.partition.base import assign_clients, scheme_settings
 from fglbench.partition.card import partition_card
 from fglbench.partition.split import SplitSettings, draw_held_out, refuse_empty
-from fglbench.records.component_files import KEY, Trust, changes, own_file
+from fglbench.records.component_files import Trust, changes, own_file
 from fglbench.records.graph import load_graph
-from fglbench.records.split import SPLIT_ARRAYS, SPLIT_CARD, save_split
-from fglbench.storage import (
-    exclusive,
-    hash_arrays,
-    hash_file,
-    read_json,
-)
+from fglbench.records.split import SPLIT_ARRAYS, read_split_card, save_split
+from fglbench.storage import exclusive, hash_arrays, hash_file
 from fglbench.tasks import task_of
 
 
@@ -97,9 +92,9 @@ def _request(graph: Graph, spec: Mapping[str, Any], seed: int) -> dict[str, Any]
 def _finished(target: Path, request: Mapping[str, Any], files: dict[str, str], trust: Trust) -> bool:
     """Return whether the stored split answers this request and is unaltered."""
     try:
-        card = read_json(target / SPLIT_CARD)
+        card = read_split_card(target)
         same = card["request"] == request and card["sha256"] == hash_file(target / SPLIT_ARRAYS)
-        return same and not (trust == "again" and changes(card.get(KEY), files))
+        return same and not (trust == "again" and changes(card.get("component_files"), files))
     except (StorageError, OSError, KeyError, TypeError, AttributeError):
         return False
 
@@ -131,5 +126,6 @@ def _make(graph: Graph, request: Mapping[str, Any], file: str | None, files: dic
         arrays["held_out"] = held_out
         card["held_out"] = len(held_out)
     if files:
-        card[KEY] = files
-    save_split(target, arrays, {**card, "request": dict(request)})
+        card["component_files"] = files
+    card["request"] = dict(request)
+    save_split(target, arrays, card)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fglbench.evaluation.client_means import each_of, mean_of
+from fglbench.evaluation.client_means import ClientMeans, each_of, mean_of
 from fglbench.partition.ratios import TEST, VAL
 from fglbench.partition.split import Counts, SplitSettings, assign_roles, counts_of
 
@@ -244,7 +244,7 @@ class Task(ABC):
     @abstractmethod
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, ClientMeans]:
         """Compute all scores of the tested targets.
 
         Args:

@@ -5,11 +5,11 @@ R2 = 1 - ||x - x'||^2 / ||x||^2, which is 1 for a perfect reconstruction and 0 f
 features are all zero has the score 0.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fglbench.evaluation.client_means import means
+from fglbench.evaluation.client_means import ClientMeans, means
 from fglbench.settings import ComponentSettings
 from fglbench.tasks.base import Targets
 from fglbench.tasks.common.nodes import ROLES, NodeObjective, NodeTask
@@ -85,13 +85,15 @@ class Task(NodeTask):
 
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, ClientMeans]:
         ptr = targets.ptr
         of_client = zip(np.split(predicted, ptr[1:-1]), np.split(tested, ptr[1:-1]), strict=True)
         each = [float(r2[chosen].mean()) if chosen.any() else None for r2, chosen in of_client]
         pooled = float(predicted[tested].mean()) if tested.any() else None
-        shared = {} if targets.share is None else {"node_mean": node_mean(predicted[tested], targets.share[tested])}
-        return {"r2": means(pooled, each, int(tested.sum())) | shared}
+        r2_means = means(pooled, each, int(tested.sum()))
+        if targets.share is not None:
+            r2_means["node_mean"] = node_mean(predicted[tested], targets.share[tested])
+        return {"r2": r2_means}
 
 
 def node_mean(values: np.ndarray, share: np.ndarray) -> float | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fglbench.errors import PartitionError
+from fglbench.evaluation.client_means import ClientMeans
 from fglbench.evaluation.ranking import auc_of_clients, ranking_scores
 from fglbench.partition.links import Pairs, draw_pairs
 from fglbench.partition.ratios import TEST, VAL
@@ -191,7 +192,7 @@ class Task(base.Task):
 
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, ClientMeans]:
         return ranking_scores(predicted, targets.truth, targets.ptr, tested)
 
 

@@ -1,9 +1,10 @@
 """Node classification: the class of every node, trained on labelled nodes by cross-entropy and scored by accuracy."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fglbench.evaluation.client_means import ClientMeans
 from fglbench.evaluation.metrics import scores
 from fglbench.evaluation.ranking import ranking_scores
 from fglbench.settings import ComponentSettings
@@ -87,7 +88,7 @@ class Task(NodeTask):
 
     def scores(
         self, predicted: np.ndarray, logits: np.ndarray | None, targets: Targets, tested: np.ndarray
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, ClientMeans]:
         """Compute accuracy and F1, and from stored logits also the ranking metrics.
 
         Args:

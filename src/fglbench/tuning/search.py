@@ -16,7 +16,7 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -27,6 +27,7 @@ from fglbench.errors import FglbenchError
 from fglbench.evaluation.client_means import value_of
 from fglbench.records.metrics import Metrics
 from fglbench.records.run import RETRIED
+from fglbench.records.search import SearchRecord
 from fglbench.seeding import derive
 from fglbench.storage import exclusive, read_json, write_json, write_text
 from fglbench.tasks import selecting_metric, task_name
@@ -59,9 +60,9 @@ def run_search(
     results: Path,
     folder: Path,
     threads: int = 1,
-    shipped: dict[str, Any] | None = None,
+    shipped: SearchRecord | None = None,
     retry: bool = True,
-) -> dict[str, Any]:
+) -> SearchRecord:
     """Run the trials of a search that are not finished yet.
 
     Settings that were tried before count again, but are not trained again. A search that was not started here uses its
@@ -78,9 +79,7 @@ def run_search(
         retry: whether to retry settings that an earlier call gave up because of an error.
 
     Returns:
-        The record, as stored in `<slug>.json`: place, ranges, seeds, trials by state, best value and best settings
-        (None if no trial completed). If the last trial of some settings ended with an error, also `failed`: the error,
-        by the settings as JSON.
+        The record, as stored in `<slug>.json`.
     """
     import optuna
     from optuna.storages import JournalStorage
@@ -112,7 +111,9 @@ def run_search(
                 study.enqueue_trial(next(params for params in grid if params not in done))
             study.sampler = optuna.samplers.TPESampler(seed=derive(len(done), search.slug) % 2**32)
             _try(study, study.ask(), search, values, results, folder / "trials" / search.slug, threads)
-        record = _record(search, study) | ({"failed": failed} if (failed := _failed(study)) else {})
+        record = _record(search, study)
+        if failed := _failed(study):
+            record["failed"] = failed
         write_json(folder / f"{search.slug}.json", record)
     return record
 
@@ -140,7 +141,7 @@ def _failed(study: Any) -> dict[str, str]:
     return {params: trial.user_attrs[_ERROR] for params, trial in last.items() if _ERROR in trial.user_attrs}
 
 
-def _ended(record: dict[str, Any]) -> int:
+def _ended(record: SearchRecord) -> int:
     """Return the number of completed and pruned trials in a record."""
     return sum(record["trials"].get(state.lower(), 0) for state in _COUNTED)
 
@@ -256,12 +257,12 @@ def _suggest(trial: Any, name: str, space: list[Any] | Range) -> Any:
     return trial.suggest_float(name, space.low, space.high, log=space.log)
 
 
-def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
+def _record(search: SearchPlan, study: Any) -> SearchRecord:
     """Return the record of a search."""
     states = [trial.state.name.lower() for trial in study.trials]
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
     best = max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
-    return {
+    content = {
         "search": search.slug,
         **search.coordinates,
         "partition": search.trial_study.partitions[0].name,
@@ -272,6 +273,7 @@ def _record(search: SearchPlan, study: Any) -> dict[str, Any]:
         f"best_validation_{search.metric}": best.value if best else None,
         "best": best.params if best else None,
     }
+    return cast(SearchRecord, content)
 
 
 def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
@@ -289,7 +291,9 @@ def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
         FglbenchError: no search is finished.
     """
     pairs = [(search, folder / f"{search.slug}.json") for search in searches]
-    records = [(search, read_json(record)) for search, record in pairs if record.exists()]
+    records: list[tuple[SearchPlan, SearchRecord]] = [
+        (search, read_json(path)) for search, path in pairs if path.exists()
+    ]
     if not records:
         raise FglbenchError(f"{folder} holds no finished search.")
     overrides = [

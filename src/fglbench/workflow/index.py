@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from fglbench.config.expand import Expansion
 from fglbench.config.identity import Cell, Part, Spec, seeds_of
 from fglbench.errors import ConfigError
-from fglbench.records.component_files import KEY, own_file, own_files
+from fglbench.records.component_files import own_file, own_files
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -107,7 +107,7 @@ class SpecIndex:
         """
         specs = self._cell(wildcards, seed=0).specs  # no specification depends on the seed
         files = own_files(specs)
-        return {**specs, KEY: files, "trust": self._trust} if files else specs
+        return {**specs, "component_files": files, "trust": self._trust} if files else specs
 
     def cells(self, wildcards: Any) -> dict[int, str]:
         """Return the cells of a training job.
@@ -129,7 +129,7 @@ class SpecIndex:
 
     def _with_files(self, spec: Spec, files: dict[str, str]) -> Spec:
         """Add the hashes of users' files, so that Snakemake runs a job again after a file changed."""
-        return {**spec, KEY: files} if files and self._trust == "again" else spec
+        return {**spec, "component_files": files} if files and self._trust == "again" else spec
 
 
 def _remember(known: dict[Key, Value], slug: Key, value: Value) -> None:

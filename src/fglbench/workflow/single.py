@@ -18,12 +18,13 @@ from fglbench.config.identity import Cell
 from fglbench.config.load import load_config, mirror_of
 from fglbench.config.schema import Config
 from fglbench.errors import DataError, ResourceError, StorageError
-from fglbench.records.component_files import KEY, changes, own_file, own_files
+from fglbench.evaluation.client_means import value_of
+from fglbench.records.component_files import changes, own_file, own_files
 from fglbench.records.federation import FEDERATION, is_current, split_of
-from fglbench.records.graph import GRAPH_CARD
+from fglbench.records.graph import GRAPH_CARD, read_card
 from fglbench.records.metrics import METRICS, Metrics
 from fglbench.records.run import RUN, RunRecord, is_complete
-from fglbench.records.split import SPLIT_CARD
+from fglbench.records.split import SPLIT_CARD, read_split_card
 from fglbench.runtime.child import run_in_child
 from fglbench.stages.options import Progress
 from fglbench.stages.supervise import train_here
@@ -234,12 +235,14 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     """Download, split and preprocess, unless current results of these stages exist."""
     # The paths of split and preprocess contain a hash of all their inputs, including the version of the dataset.
     graph, parts = single.folder("download"), single.seed_folder("split")
-    cards = {"dataset": graph / GRAPH_CARD, "scheme": parts / SPLIT_CARD}
-    names = {"dataset": single.cell.dataset.spec["name"], "scheme": single.cell.partition.spec["scheme"]}
+    dataset_file = own_file("dataset", single.cell.dataset.spec["name"])
+    scheme_file = own_file("scheme", single.cell.partition.spec["scheme"])
     if (
-        all(card.exists() for card in cards.values())
+        (graph / GRAPH_CARD).exists()
+        and (parts / SPLIT_CARD).exists()
         and is_current(single.seed_folder("preprocess"), parts, graph)
-        and not any(changes(read_json(card).get(KEY), own_file(kind, names[kind])) for kind, card in cards.items())
+        and not changes(read_card(graph).get("component_files"), dataset_file)
+        and not changes(read_split_card(parts).get("component_files"), scheme_file)
     ):
         return
     if not own_process:
@@ -277,15 +280,14 @@ def summary(single: Single) -> dict[str, Any]:
     by_split = dict(scores.splits()) if scores else {}
 
     def score(split: str, mean: str) -> float | None:
-        found: float | None = by_split[split][metric][mean] if split in by_split else None
-        return found
+        return value_of(by_split[split][metric], mean) if split in by_split else None
 
     shared = "test" in by_split and "node_mean" in by_split["test"][metric]
     return {
         "metric": metric,
         f"test_{metric}_pooled": score("test", "pooled"),
         f"test_{metric}_macro": score("test", "macro"),
-        **({f"test_{metric}_nodes": score("test", "node_mean")} if shared else {}),
+        **({f"test_{metric}_nodes": score("test", "nodes")} if shared else {}),
         f"val_{metric}_pooled": score("val", "pooled"),
         f"global_test_{metric}": score("global_test", "macro"),
         "selected_round": scores.round if scores else None,
