@@ -45,4 +45,6 @@ def best_score(record: SearchRecord, metric: str) -> float | None:
     Returns:
         The score; None if no trial completed.
     """
-    return cast(dict[str, float | None], record)[f"best_validation_{metric}"]
+    if record["best"] is None:
+        return None
+    return cast(dict[str, float], record)[f"best_validation_{metric}"]
