@@ -208,7 +208,7 @@ def make_split(
 
 def made_of(federation: Federation) -> Propagated:
     """Return preprocessing's answer to its only request."""
-    (answer,) = federation.made.values()
+    (answer,) = federation.precomputed.values()
     return answer
 
 

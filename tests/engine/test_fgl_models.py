@@ -26,11 +26,13 @@ from fglbench.federation.operators import SparseOperator, no_dropout
 from fglbench.federation.parameters import Parameters, stack
 from fglbench.federation.partly_dense import PartlyDense, PartlyDenseRows
 from fglbench.methods import base, fedsage_plus
-from fglbench.methods.common.generator import Generator, Hidden, Recovery, vectors_of
+from fglbench.methods.common.generator import Generator
+from fglbench.methods.common.hidden import Hidden, vectors_of
 from fglbench.methods.common.holders import mean_of_holders
 from fglbench.methods.common.mending import MEAN, impair, mend
 from fglbench.methods.common.nearest import Candidates, others_mean
 from fglbench.methods.common.phases import Phase
+from fglbench.methods.common.recovery import Recovery
 from fglbench.methods.fedgl import nearest, pseudo_labels
 from fglbench.partition.ratios import TRAIN
 from fglbench.seeding import derive, torch_stream
@@ -91,11 +93,11 @@ def test_rows_that_read_a_dense_one_are_dense_after_propagation() -> None:
     x = PartlyDense(sparse, np.array([[3, 4]], dtype=np.float32), np.array([1]))
     operator = sp.csr_matrix(np.array([[0.5, 0.5, 0], [1, 0, 0], [0, 0, 1]], dtype=np.float32))
     made = x.propagated(operator)
-    assert (made.places.tolist(), made.dense.tolist()) == ([0], [[2, 2]])
+    assert (made.dense_index.tolist(), made.dense.tolist()) == ([0], [[2, 2]])
     assert made.sparse.toarray().tolist() == [[0, 0], [1, 0], [0, 2]]
     assert made.sparse.nnz == 2
     last = x[np.array([1, 2])]
-    assert (last.shape, last.places.tolist(), last.toarray().tolist()) == ((2, 2), [0], [[3, 4], [0, 2]])
+    assert (last.shape, last.dense_index.tolist(), last.toarray().tolist()) == ((2, 2), [0], [[3, 4], [0, 2]])
 
 
 @pytest.mark.parametrize("places", [[], [0, 3, 4], [3], [0, 1, 2, 3, 4]])

@@ -123,7 +123,7 @@ def test_features_sparse_or_dense_propagated_before_or_while_training(
     for other in (propagated, filled):
         assert isinstance(made_of(other).features[0], np.ndarray)
         assert made_of(other).hops == backbone_of(other, backbone, depth=depth).hops > 0
-    dense = replace(lazy, x=sp.csr_matrix(lazy.features).toarray(), made={})
+    dense = replace(lazy, x=sp.csr_matrix(lazy.features).toarray(), precomputed={})
     reference = run(lazy, "fedavg", backbone, depth=depth, dropout=0.5)
     for other in (propagated, filled, dense):
         assert_close(run(other, "fedavg", backbone, depth=depth, dropout=0.5), reference, 1e-5)

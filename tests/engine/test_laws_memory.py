@@ -129,7 +129,7 @@ def test_two_equal_clients_differ_in_their_dropout_alone(five: Case) -> None:
         role=whole.role[rows],
         adjacency=sp.block_diag([own, own], format="csr"),
         x=whole.features[rows],
-        made={},
+        precomputed={},
     )
     for dropout, equal in ((0.0, True), (0.5, False)):
         losses = run(twins, "local", dropout=dropout).history["train_loss"]

@@ -47,7 +47,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_value_comes_back_from_another_process(work):
     ended = run_in_child(work("return [os.getpid(), number + 1]", "number"), {"number": 4})
-    assert (ended.status, ended.value[1], ended.error, ended.known()) == (0, 5, None, None)
+    assert (ended.status, ended.value[1], ended.error, ended.fglbench_error()) == (0, 5, None, None)
     assert ended.value[0] != os.getpid()
 
 
@@ -66,13 +66,18 @@ def test_events_are_told_in_order_before_the_end(work):
     ],
 )
 def test_an_error_of_the_suite_can_be_raised_again(work, body, kind, text):
-    known = run_in_child(work(body), {}).known()
+    known = run_in_child(work(body), {}).fglbench_error()
     assert (type(known), str(known)) == (kind, text)
 
 
 def test_another_error_is_told_with_its_type_and_its_traceback_printed(work, capfd):
     ended = run_in_child(work("raise KeyError('labels')"), {})
-    assert (ended.status, ended.error, ended.known(), ended.out_of_memory) == (1, "KeyError: 'labels'", None, False)
+    assert (ended.status, ended.error, ended.fglbench_error(), ended.out_of_memory) == (
+        1,
+        "KeyError: 'labels'",
+        None,
+        False,
+    )
     assert "in run\n    raise KeyError('labels')" in capfd.readouterr().err
     run_in_child(work("raise KeyError('labels')"), {}, quiet=True)
     assert capfd.readouterr().err == ""

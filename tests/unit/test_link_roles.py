@@ -136,9 +136,9 @@ def test_scored_edges_change_no_input_of_training(backbone: str, tmp_path: Path)
     case = with_links(tiny_case(tmp_path / "one", sizes=(30, 25)), tmp_path / "links", (0.5, 0.2, 0.3))
     one, other = (own.federation(backbone) for own in (case, changed_links(case, tmp_path / "other")))
     assert (one.adjacency != other.adjacency).nnz == 0
-    for request, made in one.made.items():
-        assert (made.operator != other.made[request].operator).nnz == 0
-        for matrix, changed in zip(made.features, other.made[request].features, strict=True):
+    for request, made in one.precomputed.items():
+        assert (made.operator != other.precomputed[request].operator).nnz == 0
+        for matrix, changed in zip(made.features, other.precomputed[request].features, strict=True):
             assert np.array_equal(
                 matrix.toarray() if not isinstance(matrix, np.ndarray) else matrix,
                 changed.toarray() if not isinstance(changed, np.ndarray) else changed,

@@ -24,7 +24,7 @@ from fglbench.config.partition_files import FILE, content_of
 from fglbench.config.schema import Entry, Grid, Protocol, Study, Training
 from fglbench.datasets import catalogue
 from fglbench.errors import ConfigError
-from fglbench.partition.split import OF_ANY_TASK
+from fglbench.partition.split import without_node_roles
 from fglbench.tasks import DEFAULT_TASK, has_own_roles
 
 
@@ -213,7 +213,7 @@ def partition_part(dataset: Part, entry: Entry, clients: int, protocol: Protocol
         settings["sha256"], file = content_of(path), str(Path(path).absolute())
     split, task = protocol.split.spec(), {}
     if has_own_roles(protocol.task.name):
-        split, task = {name: split[name] for name in OF_ANY_TASK if name in split}, _task_spec(protocol.task)
+        split, task = without_node_roles(split), _task_spec(protocol.task)
     spec = {
         "dataset": dataset.spec,
         "scheme": entry.name,

@@ -72,7 +72,7 @@ def train(
         with recorder.training(setup.synchronise):
             rounds = Rounds(phase, setup, state, recorder)
         rounds.build()
-        while rounds.goes_on():
+        while rounds.has_next():
             trained = rounds.run_round()
             if trained is None or not _record(rounds, trained, setup, state, recorder):
                 return recorder.diverged()
@@ -88,7 +88,7 @@ def _record(rounds: Rounds, trained: Trained, setup: Setup, state: State, record
     """Score a round, and record its results and costs; return False if an output of a model is not finite."""
     if not rounds.scored:
         recorder.add_unscored(trained.losses)
-        rounds.let_go(trained.losses, np.full(setup.clients, math.nan))
+        rounds.apply_stop_rule(trained.losses, np.full(setup.clients, math.nan))
         return True
     began = time.perf_counter()
     if rounds.rebuilt is not None:
@@ -98,7 +98,7 @@ def _record(rounds: Rounds, trained: Trained, setup: Setup, state: State, record
     if predictions is None:
         return False
     recorder.add(predictions, scored, trained, rounds.mixing, rounds.weights, state.federation.scored)
-    rounds.let_go(trained.losses, recorder.client_validation)
+    rounds.apply_stop_rule(trained.losses, recorder.client_validation)
     recorder.eval_seconds += time.perf_counter() - began
     return True
 

@@ -130,7 +130,7 @@ class Rounds:
         if self._takes_part.any() and self._schedule.participation >= 1.0 and self._at_once >= self._setup.clients:
             self._batches.build(np.flatnonzero(self._takes_part))
 
-    def goes_on(self) -> bool:
+    def has_next(self) -> bool:
         """Return whether the phase has another round.
 
         Returns:
@@ -256,7 +256,7 @@ class Rounds:
         has_left = torch.from_numpy(self._left).to(self._setup.device)
         return stacked.where(has_left, self._mixed, {name: self.current[name] for name in self._mixed})
 
-    def let_go(self, losses: np.ndarray, validation: np.ndarray) -> None:
+    def apply_stop_rule(self, losses: np.ndarray, validation: np.ndarray) -> None:
         """Apply the phase's stop rule after the scores of a round, and let the stopped clients leave.
 
         From the next round on these clients keep the parameters that they trained in this round.

@@ -69,7 +69,7 @@ def _feature_bytes(features: Features, ptr: np.ndarray, added_rows: int) -> np.n
     sparse = features.sparse if isinstance(features, PartlyDense) else features
     entries: np.ndarray = 16 * np.diff(sparse.indptr[ptr])  # values and 32-bit indices, twice because of the transpose
     if isinstance(features, PartlyDense):
-        dense: np.ndarray = np.diff(np.searchsorted(features.places, ptr))
+        dense: np.ndarray = np.diff(np.searchsorted(features.dense_index, ptr))
         return np.asarray(entries + 4 * dense * columns)
     if added_rows:
         # Added rows are dense. Propagation makes them copies of the other rows, and makes these dense.

@@ -53,7 +53,7 @@ def feature_rows(features: Features, rows: np.ndarray, ptr: list[int], device: t
     selected = features if len(rows) == features.shape[0] else features[rows]
     if isinstance(selected, PartlyDense):
         dense = torch.from_numpy(selected.dense).to(device)
-        return PartlyDenseRows.of(_offset_by_client(selected.sparse, ptr, device), dense, selected.places, ptr)
+        return PartlyDenseRows.of(_offset_by_client(selected.sparse, ptr, device), dense, selected.dense_index, ptr)
     return _offset_by_client(selected, ptr, device)
 
 

@@ -25,7 +25,7 @@ class Federation:
         adjacency: [N, N] float32 CSR, symmetric weights of the edges, no self-loops.
         x: node features X, [N, num_features] float32, dense, CSR or partly dense; or a function that reads them on the
             first use.
-        made: answers to propagation requests that preprocessing or a method has computed ahead of training.
+        precomputed: answers to propagation requests that preprocessing or a method has computed ahead of training.
         nodes: [N] int64 global node ids of the rows; None if no two rows are copies of the same node.
         copy: [N] bool, true for copies of nodes that another client owns; None if nodes have no owners.
         original: int64 ascending positions of the original nodes, which are predicted and scored; rows that a
@@ -42,7 +42,7 @@ class Federation:
     classes: int
     adjacency: sp.csr_matrix
     x: "Features | Callable[[], Features]"
-    made: Mapping[Propagation, Propagated] = field(default_factory=dict)
+    precomputed: Mapping[Propagation, Propagated] = field(default_factory=dict)
     nodes: np.ndarray | None = None
     copy: np.ndarray | None = None
     original: np.ndarray | None = None
@@ -67,7 +67,7 @@ class Federation:
     @property
     def num_features(self) -> int:
         """Number of columns of the node features."""
-        answer = next(iter(self.made.values()), None)
+        answer = next(iter(self.precomputed.values()), None)
         return int((answer.features[0] if answer else self.features).shape[1])
 
     @cached_property
@@ -118,8 +118,8 @@ class Federation:
         Returns:
             The operator and the features; `hops` is 0 if the answer was not computed ahead.
         """
-        if request in self.made:
-            return self.made[request]
+        if request in self.precomputed:
+            return self.precomputed[request]
         if request not in self._formed:
             operator = normalised(self.adjacency, request.r, request.self_loops)
             self._formed[request] = Propagated(operator, [self.features])
@@ -134,4 +134,4 @@ class Federation:
         Returns:
             A copy in which no propagation is computed ahead.
         """
-        return replace(self, adjacency=adjacency, made={})
+        return replace(self, adjacency=adjacency, precomputed={})

@@ -16,12 +16,12 @@ class PartlyDense:
     Attributes:
         sparse: [rows, num_features] CSR, without entries in the dense rows.
         dense: [D, num_features] the dense rows.
-        places: [D] ascending numbers of the dense rows.
+        dense_index: [D] ascending numbers of the dense rows.
     """
 
     sparse: sp.csr_matrix
     dense: np.ndarray
-    places: np.ndarray
+    dense_index: np.ndarray
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -31,8 +31,8 @@ class PartlyDense:
 
     def __getitem__(self, rows: np.ndarray) -> "PartlyDense":
         """Select rows by their ascending numbers."""
-        kept = np.isin(self.places, rows)
-        return PartlyDense(self.sparse[rows], self.dense[kept], np.searchsorted(rows, self.places[kept]))
+        kept = np.isin(self.dense_index, rows)
+        return PartlyDense(self.sparse[rows], self.dense[kept], np.searchsorted(rows, self.dense_index[kept]))
 
     def propagated(self, operator: sp.csr_matrix) -> "PartlyDense":
         """Compute operator @ self.
@@ -43,15 +43,15 @@ class PartlyDense:
         Returns:
             [rows, num_features], in which each row that reads a dense row is dense.
         """
-        from_dense = operator[:, self.places]
-        places = np.flatnonzero(np.diff(from_dense.indptr))
+        from_dense = operator[:, self.dense_index]
+        dense_index = np.flatnonzero(np.diff(from_dense.indptr))
         product = (operator @ self.sparse).tocsr()
-        dense = product[places].toarray() + from_dense[places] @ self.dense
+        dense = product[dense_index].toarray() + from_dense[dense_index] @ self.dense
         kept = np.ones(product.shape[0], dtype=np.float32)
-        kept[places] = 0
+        kept[dense_index] = 0
         rest = (sp.diags(kept) @ product).tocsr()
         rest.eliminate_zeros()
-        return PartlyDense(rest, dense, places)
+        return PartlyDense(rest, dense, dense_index)
 
     def toarray(self) -> np.ndarray:
         """Return the matrix as a dense array.
@@ -60,7 +60,7 @@ class PartlyDense:
             [rows, num_features] float32.
         """
         filled: np.ndarray = self.sparse.toarray()
-        filled[self.places] = self.dense
+        filled[self.dense_index] = self.dense
         return filled
 
 
@@ -72,30 +72,30 @@ class PartlyDenseRows:
         sparse: [rows, S * num_features] operator, columns offset by client, without entries in the dense rows.
         dense: [D, num_features] the dense rows; they receive a gradient if they require one.
         ptr: [S + 1] boundaries of the dense rows by client.
-        place: [rows, D] operator that moves the dense rows to their positions.
+        scatter: [rows, D] operator that moves the dense rows to their positions.
     """
 
     sparse: SparseOperator
     dense: Tensor
     ptr: list[int]
-    place: SparseOperator
+    scatter: SparseOperator
 
     @classmethod
-    def of(cls, sparse: SparseOperator, dense: Tensor, places: np.ndarray, ptr: list[int]) -> "PartlyDenseRows":
+    def of(cls, sparse: SparseOperator, dense: Tensor, dense_index: np.ndarray, ptr: list[int]) -> "PartlyDenseRows":
         """Combine sparse and dense rows.
 
         Args:
             sparse: [rows, S * num_features] operator, columns offset by client, without entries in the dense rows.
             dense: [D, num_features] float32, the dense rows.
-            places: [D] ascending numbers of the dense rows.
+            dense_index: [D] ascending numbers of the dense rows.
             ptr: [S + 1] boundaries of all rows by client.
 
         Returns:
             The combined rows, ready for `times`.
         """
-        parts = (np.ones(len(places), dtype=np.float32), (places, np.arange(len(places))))
-        place = sp.csr_matrix(parts, shape=(sparse.shape[0], len(places)))
-        return cls(sparse, dense, np.searchsorted(places, ptr).tolist(), SparseOperator(place, dense.device))
+        parts = (np.ones(len(dense_index), dtype=np.float32), (dense_index, np.arange(len(dense_index))))
+        scatter = sp.csr_matrix(parts, shape=(sparse.shape[0], len(dense_index)))
+        return cls(sparse, dense, np.searchsorted(dense_index, ptr).tolist(), SparseOperator(scatter, dense.device))
 
     def times(self, weight: Tensor) -> Tensor:
         """Multiply each client's rows by that client's weights.
@@ -106,4 +106,4 @@ class PartlyDenseRows:
         Returns:
             [rows, out] float32.
         """
-        return self.sparse @ weight.flatten(0, 1) + self.place @ stacked_linear(self.dense, weight, self.ptr)
+        return self.sparse @ weight.flatten(0, 1) + self.scatter @ stacked_linear(self.dense, weight, self.ptr)

@@ -281,8 +281,8 @@ class Method:
     def rebuild(self, round: ClientRound) -> Federation | None:
         """Return changed graphs, to score this round on and to train the next rounds on.
 
-        If a method's file defines this hook itself and does not only inherit it, no features are propagated before
-        training.
+        The objective keeps the targets and links of the graphs at the start of the phase. If a method's file defines
+        this hook itself and does not only inherit it, no features are propagated before training.
 
         Args:
             round: the round after local training and the clients' update.

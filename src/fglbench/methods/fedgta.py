@@ -153,10 +153,10 @@ class PublicVariant(Method):
     strictly_above = True
 
     def smoothed(self, labels: Tensor, graph: "Graph") -> Smoothed:
-        labels = torch.where(graph.training, graph.known, labels)
-        last = propagate(labels, graph.operator, self.settings.k, self.settings.alpha, again=graph.known)[:, -1]
+        labels = torch.where(graph.training, graph.train_labels, labels)
+        last = propagate(labels, graph.operator, self.settings.k, self.settings.alpha, again=graph.train_labels)[:, -1]
         step, certain = (
-            torch.where(graph.training, graph.known, (last / temperature).softmax(1))
+            torch.where(graph.training, graph.train_labels, (last / temperature).softmax(1))
             for temperature in (1.0, TEMPERATURE)
         )
         centre = (graph.client_mean @ step)[graph.client_of].unsqueeze(1)
@@ -177,7 +177,7 @@ class Graph:
         sizes: [C] float32 number of nodes of each client.
         client_of: [N] int64 client of each row.
         training: [N, 1] bool, True for training nodes.
-        known: [N, classes] float32 one-hot labels of the training nodes; zero in other rows.
+        train_labels: [N, classes] float32 one-hot labels of the training nodes; zero in other rows.
     """
 
     def __init__(self, federation: Federation, device: torch.device):
@@ -191,7 +191,7 @@ class Graph:
         self.client_of = torch.from_numpy(federation.client_of).to(device)
         self.training = torch.from_numpy(federation.role == TRAIN).unsqueeze(1).to(device)
         labels = torch.from_numpy(federation.labels).clamp(min=0)
-        self.known = one_hot(labels, federation.classes).float().to(device) * self.training
+        self.train_labels = one_hot(labels, federation.classes).float().to(device) * self.training
 
     def exact_client_mean(self, rows: Tensor) -> Tensor:
         """Return the means of `client_mean` in double precision.

@@ -45,9 +45,10 @@ from fglbench.federation.federation import Federation
 from fglbench.federation.parameters import Parameters, rows_of, take
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedsage
-from fglbench.methods.common.generator import Exchange, Generator, Recovery
+from fglbench.methods.common.generator import Generator
 from fglbench.methods.common.mending import mend, some_clients
 from fglbench.methods.common.phases import Phase
+from fglbench.methods.common.recovery import Exchange, Recovery
 from fglbench.settings import AggregatedSettings, Field
 
 VERSION = 4

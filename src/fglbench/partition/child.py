@@ -65,7 +65,7 @@ def _raise_passing_trouble(ended: Ended, what: str, folder: str) -> None:
             f"{what} {ended}: memory ran out, or the process was killed. Run the same command again with more "
             "memory for the job, or on another machine."
         )
-    if isinstance(ended.known(), DiskError):
+    if isinstance(ended.fglbench_error(), DiskError):
         raise DiskError(
             f"{what} {ended}: {Path(folder).parent} is full. Free space there, or set TMPDIR to another folder, and "
             "run the same command again."

@@ -93,6 +93,19 @@ class SplitSettings(Section):
 OF_ANY_TASK = ("held_out", "empty")
 """The settings that also apply to tasks that draw their own roles."""
 
+
+def without_node_roles(split: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the split settings that a task with its own roles uses.
+
+    Args:
+        split: split settings by name.
+
+    Returns:
+        The settings of `OF_ANY_TASK` among them.
+    """
+    return {name: split[name] for name in OF_ANY_TASK if name in split}
+
+
 PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
 """The settings of kind per_class, with the values of the public split of Cora (Yang et al., ICML 2016)."""
 

@@ -59,8 +59,8 @@ def average_ranks(study: StudyRecord, spec: FigureSpec) -> Figure:
             f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets} "
             "with complete cells.",
         )
-    average = pd.Series(dict(result.order)).reindex(means.columns).sort_values()
-    series: list[Series] = average.index.tolist()
+    series: list[Series] = [key for key, _ in result.order]
+    average = np.array([rank for _, rank in result.order])
     texts = [
         wrapped(f"{series_name(key, chosen)}  {rank:.2f}", 0.45 * _WIDTH, FONT)
         for key, rank in zip(series, average.tolist(), strict=True)
@@ -69,7 +69,7 @@ def average_ranks(study: StudyRecord, spec: FigureSpec) -> Figure:
     look = series_styles(study)
     with rc_context(LOOK):
         figure, (axes,) = panels([("",)], spec.heading, width=_WIDTH, height=1.1 + row * len(series))
-        _draw(axes, texts, average.to_numpy(), [look[key] for key in series], result.critical_difference)
+        _draw(axes, texts, average, [look[key] for key in series], result.critical_difference)
         axes.set_xlabel(
             f"Average rank over {datasets} datasets (1 is best);\n"
             f"bars join methods within the critical difference {result.critical_difference:.2f} (Nemenyi, 5%)"

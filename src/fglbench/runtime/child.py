@@ -61,7 +61,7 @@ class Ended:
             return f"was ended by {signal.Signals(-self.status).name}"
         return f"ended with exit status {self.status}" + (f" ({self.error})" if self.error else "")
 
-    def known(self) -> FglbenchError | None:
+    def fglbench_error(self) -> FglbenchError | None:
         """Return the exception that the function raised, to be raised again in this process.
 
         Returns:

@@ -10,7 +10,7 @@ from fglbench.config.expand import Expansion, dataset_part, other_protocols
 from fglbench.config.merge import grids_of, tasks_shown
 from fglbench.config.schema import Protocol, Study
 from fglbench.datasets import catalogue
-from fglbench.partition.split import OF_ANY_TASK
+from fglbench.partition.split import without_node_roles
 from fglbench.records.archive import Archive
 from fglbench.records.graph import GRAPH_CARD, read_card
 from fglbench.records.metrics import EVALUATE_VERSION
@@ -56,8 +56,7 @@ def _shown_protocol(protocol: Protocol) -> dict[str, Any]:
     if not has_own_roles(task.name):
         return values
     settings = component_settings("task", task).model_dump()
-    split = {name: value for name, value in values["split"].items() if name in OF_ANY_TASK}
-    return {**values, "task": {**values["task"], **settings}, "split": split}
+    return {**values, "task": {**values["task"], **settings}, "split": without_node_roles(values["split"])}
 
 
 def study_content(

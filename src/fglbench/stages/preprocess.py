@@ -256,7 +256,7 @@ def _federation(arrays: dict[str, np.ndarray], graph_folder: Path, spec: Resolve
         classes=read_card(graph_folder)["classes"],
         adjacency=_adjacency(arrays, operator),
         x=features if x is None else x,
-        made={request: made},
+        precomputed={request: made},
         nodes=arrays["nodes"],
         copy=arrays.get("copy"),
         pairs=Pairs.from_arrays(arrays),

@@ -252,8 +252,8 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     ended = run_in_child(_prepare_in_child, {"values": values, "results": str(single.results)})
     if ended.status == 0:
         return
-    if known := ended.known():
-        raise known
+    if error := ended.fglbench_error():
+        raise error
     what = f"the process that prepared '{single.cell.dataset.slug}' {ended}"
     if ended.out_of_memory:
         raise ResourceError(

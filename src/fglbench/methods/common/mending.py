@@ -113,7 +113,7 @@ def mend(
         role=role,
         adjacency=adjacency,
         x=x,
-        made={},
+        precomputed={},
         nodes=None,
         copy=None,
         original=original,
@@ -121,7 +121,7 @@ def mend(
     if ahead and not sp.issparse(x):
         operator = mended.propagated(MEAN).operator
         hop = x.propagated(operator) if isinstance(x, PartlyDense) else operator @ x
-        mended = replace(mended, made={MEAN: Propagated(operator, [x, hop], 1)})
+        mended = replace(mended, precomputed={MEAN: Propagated(operator, [x, hop], 1)})
     return mended, added
 
 
