@@ -88,10 +88,10 @@ def run(stage: str, request: dict[str, Any]) -> None:
         cells = {request["seed"]: request["cell"]}
         train_supervised(graph, preprocessed_folder, specs, cells, train_folder, device="cpu", log="standard output")
     elif stage == "train":
-        from fglbench.stages.train import train
+        from fglbench.stages.train import train_seeds
 
         cells = {request["seed"]: request["cell"]}
-        train(graph, preprocessed_folder, specs, cells, train_folder, device="cpu")
+        train_seeds(graph, preprocessed_folder, specs, cells, train_folder, device="cpu")
     else:
         from fglbench.stages.evaluate import evaluate
 

@@ -19,16 +19,16 @@ from fglbench import registry
 from fglbench.config.expand import expand
 from fglbench.config.schema import Study
 from fglbench.engine.final import reading_logits
-from fglbench.engine.loop import train as run_rounds
+from fglbench.engine.loop import train
 from fglbench.engine.record import Result
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import csr_tensor
-from fglbench.methods.fedgta import Graph, moments
+from fglbench.methods.fedgta import GraphTensors, moments
 from fglbench.runtime.modes import set_mode
 from fglbench.stages.download import download
 from fglbench.stages.preprocess import preprocess
 from fglbench.stages.split import split
-from fglbench.stages.train import train
+from fglbench.stages.train import train_seeds
 from fglbench.storage import read_json, read_npz
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -128,7 +128,7 @@ def trained(
     model = backbone_of(federation, backbone, **settings)
     federated = method_of(federation, model, method, **{**SHORTER.get(method, {}), **(of_method or {})})
     assert federated.not_applicable() is None
-    result = run_rounds(federation, federated, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk)
+    result = train(federation, federated, TASK, schedule_of(**schedule), 0, device=device, chunk_clients=chunk)
     assert result.state == "ok"
     return result, reading_logits(result, model, TASK, 0, device, chunk)
 
@@ -171,9 +171,9 @@ def test_modes_train_on_a_card(cases: Cases, mode: str):
 def test_moments_too_large_for_float32_are_computed_on_a_card(cases: Cases):
     federation = cases.federation("fedgta", "gcn", False, False)
     steps = torch.full((len(federation.labels), 2, 3), 1e20)
-    expected = moments([steps], Graph(federation, torch.device("cpu")), 4)
+    expected = moments([steps], GraphTensors(federation, torch.device("cpu")), 4)
     with pretend_card() as card:
-        found = moments([steps.to(card)], Graph(federation, card), 4)
+        found = moments([steps.to(card)], GraphTensors(federation, card), 4)
         assert on_card(found)
         assert torch.equal(found.cpu(), expected)
 
@@ -196,7 +196,7 @@ def test_a_job_that_finds_a_card_uses_it_and_writes_the_same_files(tmp_path: Pat
     preprocess(tmp_path / "graph", tmp_path / "split", cell.preprocessed.spec, [0], tmp_path / "prepared")
 
     def run(folder: Path) -> Path:
-        train(tmp_path / "graph", tmp_path / "prepared", cell.specs, {0: cell.id}, folder, mode="fast")
+        train_seeds(tmp_path / "graph", tmp_path / "prepared", cell.specs, {0: cell.id}, folder, mode="fast")
         return folder / "seed0"
 
     here = run(tmp_path / "cpu")

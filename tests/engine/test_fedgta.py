@@ -14,7 +14,7 @@ from test_strategies import assert_close_but_for_bytes, assert_oracle, differs, 
 
 from fglbench.federation.federation import Federation
 from fglbench.methods import base
-from fglbench.methods.fedgta import Graph, confidence, moments, propagate, similar
+from fglbench.methods.fedgta import GraphTensors, confidence, moments, propagate, similar
 from fglbench.storage import read_json, read_npz
 from fglbench.workflow.single import run_cell
 
@@ -101,14 +101,14 @@ def assert_near(found: torch.Tensor, expected: Any, tolerance: float = 2e-6) -> 
 
 
 def test_equation_3_label_propagation() -> None:
-    graph = Graph(six_nodes(), torch.device("cpu"))
+    graph = GraphTensors(six_nodes(), torch.device("cpu"))
     steps = propagate(torch.tensor(SOFT), graph.operator, k=2, alpha=0.5)
     assert_near(steps[:, 0], FIRST)
     assert_near(steps[:, 1], SECOND)
 
 
 def test_equation_4_confidence() -> None:
-    graph = Graph(six_nodes(), torch.device("cpu"))
+    graph = GraphTensors(six_nodes(), torch.device("cpu"))
     assert graph.degrees.flatten().tolist() == [1, 2, 1, 2, 2, 2]
     assert_near(confidence(torch.tensor(SECOND), graph.degrees + 1, graph), CONFIDENCE, 1e-5)
 
@@ -116,7 +116,7 @@ def test_equation_4_confidence() -> None:
 def test_equation_5_moments() -> None:
     steps = torch.tensor([FIRST, SECOND]).transpose(0, 1)
     central = steps - steps.mean(2, keepdim=True)
-    graph = Graph(six_nodes(), torch.device("cpu"))
+    graph = GraphTensors(six_nodes(), torch.device("cpu"))
     assert_near(moments([steps], graph, 3), RAW)
     assert_near(moments([central], graph, 3), CENTRAL)
     assert_near(moments([steps, central], graph, 3), np.hstack([RAW, CENTRAL]))
@@ -125,7 +125,7 @@ def test_equation_5_moments() -> None:
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1e4], ids=["small", "squares overflow", "moments overflow"])
 def test_high_moments_of_hubs_keep_their_direction(scale: float) -> None:
     """Beyond what float32 holds the cosines are those of float64, and the other client's moments stay as they are."""
-    graph, order = Graph(six_nodes(), torch.device("cpu")), 20
+    graph, order = GraphTensors(six_nodes(), torch.device("cpu")), 20
     large = torch.tensor([FIRST, SECOND]).transpose(0, 1).clone()
     large[:3] *= scale
     found = moments([large], graph, order)

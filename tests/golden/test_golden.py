@@ -24,7 +24,7 @@ from fglbench.stages.download import download
 from fglbench.stages.evaluate import evaluate
 from fglbench.stages.preprocess import preprocess
 from fglbench.stages.split import split
-from fglbench.stages.train import train
+from fglbench.stages.train import train_seeds
 from fglbench.storage import fingerprint, read_json
 from fglbench.tasks import DEFAULT_TASK, selecting_metric
 
@@ -191,7 +191,7 @@ def measure(cell: Cell, root: Path) -> dict[str, Any]:
     split(graph, cell.partition.spec, [0], folders["split"])
     preprocess(graph, folders["split"], cell.preprocessed.spec, [0], folders["preprocess"])
     specs = cell.specs
-    train(graph, folders["preprocess"], specs, {0: cell.id}, folders["train"], device="cpu")
+    train_seeds(graph, folders["preprocess"], specs, {0: cell.id}, folders["train"], device="cpu")
     evaluate(folders["train"], folders["split"], graph, [0], folders["evaluate"])
     metrics = read_json(folders["evaluate"] / "seed0" / "metrics.json")
     found: dict[str, Any] = {"versions": versions(cell), "outcome": metrics["outcome"]["state"]}

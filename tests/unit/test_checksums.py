@@ -22,7 +22,7 @@ from fglbench.stages.evaluate import evaluate
 from fglbench.stages.job import finish, list_checksums
 from fglbench.stages.preprocess import load_federation, preprocess
 from fglbench.stages.split import split
-from fglbench.stages.train import train
+from fglbench.stages.train import train_seeds
 from fglbench.stages.verify import find_damage
 from fglbench.storage import hash_file, read_json, read_npz, write_json, write_npz
 from fglbench.workflow.single import run_cell
@@ -59,7 +59,9 @@ class Results:
         elif stage == "preprocess":
             preprocess(graph, folders["split"], self.cell.preprocessed.spec, [0], folders["preprocess"])
         elif stage == "train":
-            train(graph, folders["preprocess"], self.cell.specs, {0: self.cell.id}, folders["train"], device="cpu")
+            train_seeds(
+                graph, folders["preprocess"], self.cell.specs, {0: self.cell.id}, folders["train"], device="cpu"
+            )
         elif stage == "evaluate":
             evaluate(folders["train"], folders["split"], graph, [0], folders["evaluate"])
         else:

@@ -10,7 +10,7 @@ from synthetic_records import frame, run_rows, study_of, table_spec
 
 from fglbench.errors import ConfigError, StorageError
 from fglbench.evaluation.quantities import quantity
-from fglbench.reporting.compare import VERDICTS, compare, summary
+from fglbench.reporting.compare import VERDICTS, compare, verdict_counts
 from fglbench.reporting.comparison_tables import comparison_sheet
 from fglbench.reporting.figures_scatter import Point, scatter
 from fglbench.reporting.reference import COLUMNS, load_reference, printed_numbers
@@ -225,7 +225,7 @@ def test_summary_line():
     printed = reference({"value": "81"}, {"method": "moon"}, {"method": "feddc"})
     rows = compare(study_of(runs, seeds=[0, 1]), spec(), printed)
     counts = "3 printed: 1 match, 1 below, 0 above, 0 unstable, 1 not run"
-    assert summary(rows) == f"{counts}; median absolute difference 15.5 points."
+    assert verdict_counts(rows) == f"{counts}; median absolute difference 15.5 points."
 
 
 @pytest.fixture

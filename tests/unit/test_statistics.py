@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from fglbench.evaluation.statistics import (
-    average_ranks,
     critical_difference,
     friedman,
     holm,
@@ -18,6 +17,7 @@ from fglbench.evaluation.statistics import (
     pooled_deviation,
     rank_correlation,
     ranks,
+    ranks_over_datasets,
     summarise,
 )
 
@@ -122,13 +122,13 @@ def test_average_ranks_are_over_the_columns_that_all_methods_share():
         "b": {("cora", 5): 0.8, ("cora", 10): 0.9, ("photo", 5): 0.6, ("cs", 5): None},
         "c": {("cora", 5): 0.7, ("cora", 10): 0.7, ("photo", 5): 0.8},
     }
-    found = average_ranks(scores, "higher")
+    found = ranks_over_datasets(scores, "higher")
     assert (found.columns, found.datasets) == (3, 2)  # `cs` is not shared; the two columns of Cora count once
     assert found.order == [("a", 1.75), ("c", 2.0), ("b", 2.25)]  # a: 1.5 on Cora and 2 on Photo
     assert found.critical_difference == pytest.approx(critical_difference(3, 2))
-    assert average_ranks({"a": scores["a"]}, "higher") is None
+    assert ranks_over_datasets({"a": scores["a"]}, "higher") is None
     one = {
         name: {column: score for column, score in known.items() if column[0] == "cora"}
         for name, known in scores.items()
     }
-    assert average_ranks(one, "higher").critical_difference is None
+    assert ranks_over_datasets(one, "higher").critical_difference is None

@@ -17,7 +17,7 @@ from fglbench.workflow.resources import download_mb, download_min
 from fglbench.errors import FglbenchError
 from fglbench.reporting.names import figure_files, table_files
 from fglbench.records.study import FRAMES, STUDY as STUDY_FILE
-from fglbench.stages.failures import FORCED, told
+from fglbench.stages.failures import FORCED, failure_report
 from fglbench.stages.job import share_package
 from fglbench.storage import check_writable, fingerprint
 from fglbench.runtime.terminal import show_anything
@@ -127,7 +127,7 @@ def forced():
 def failures():
     """Return a description of the failures in the jobs of this command; None if they are no error of the workflow."""
     made = [job.output[0] for job in workflow.dag.jobs if job.rule.name in ("train_cell", "tune_search")]
-    return told(map(Path, made)) if PLAN.retried else None
+    return failure_report(map(Path, made)) if PLAN.retried else None
 
 
 def wanted(study):

@@ -26,7 +26,7 @@ with logged(snakemake.log[0]), claimed_device(snakemake.params.device, snakemake
     }
     results, output = Path(snakemake.params.results), Path(snakemake.output[0])
     attempt = snakemake.params.attempt
-    retry = attempt != failures.attempt(output, retry=False)
+    retry = attempt != failures.attempt_number(output, retry=False)
     known = shipped_searches(study, Path(snakemake.params.studies)).get(search.slug)
     record = run_search(search, study.tune.trials, values, results, output.parent, snakemake.threads, known, retry)
     failures.note(output, attempt, record.get("failed", {}))

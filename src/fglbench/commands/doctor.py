@@ -13,7 +13,7 @@ from pathlib import Path
 from fglbench.datasets import catalogue
 from fglbench.datasets.availability import mirror_folder
 from fglbench.errors import StorageError
-from fglbench.runtime.child import nothing, run_in_child
+from fglbench.runtime.child import do_nothing, run_in_child
 from fglbench.storage import check_writable
 
 NOT_NEEDED = ("torch-scatter", "torch-sparse", "pyg-lib")
@@ -139,7 +139,7 @@ def _temporary() -> Iterator[Finding]:
 def _child_process() -> Finding:
     """Check that a child process starts: partitioning, preprocessing and training run in one."""
     try:
-        ended = run_in_child(nothing, {})
+        ended = run_in_child(do_nothing, {})
     except OSError as error:
         return PROBLEM, "child process", f"cannot be started: {error}"
     return (PROBLEM, "child process", str(ended)) if ended.status else (OK, "child process", "can be started")

@@ -60,7 +60,7 @@ def read_raw(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path.name} cannot be read: {error or type(error).__name__}") from error
 
 
-def content_hash(path: Path) -> str:
+def raw_content_hash(path: Path) -> str:
     """Compute the checksum of the content of a raw file.
 
     Args:

@@ -1,7 +1,7 @@
 """Checksums of the content of every raw file, by its folder below a mirror and its name.
 
-`raw.content_hash` computes them from parsed arrays. A recompressed archive or a rewritten pickle with equal content is
-therefore accepted. A file with other content is refused; the message names it and prints the checksum that was found.
+`raw.raw_content_hash` computes them from parsed arrays, so it accepts a recompressed archive or a rewritten pickle with
+equal content. The download stage refuses a file with other content; its message names the file and its checksum.
 """
 
 _BY_FOLDER: dict[str, dict[str, str]] = {

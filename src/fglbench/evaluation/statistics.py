@@ -259,7 +259,7 @@ class AverageRanks:
     friedman_p: float | None
 
 
-def average_ranks(scores: Mapping[Any, Mapping[Any, float | None]], better: Direction) -> AverageRanks | None:
+def ranks_over_datasets(scores: Mapping[Any, Mapping[Any, float | None]], better: Direction) -> AverageRanks | None:
     """Rank methods over the columns that all of them share.
 
     Args:

@@ -88,7 +88,7 @@ class Method(base.Method):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._ever = torch.zeros(self.federation.num_clients, dtype=torch.bool)
-        self._graph: Graph | None = None
+        self._graph: GraphTensors | None = None
 
     def upload(self, round: base.ClientRound) -> dict[str, Tensor]:
         """Return the moments and the smoothing confidence of the clients that trained.
@@ -103,7 +103,7 @@ class Method(base.Method):
         settings = self.settings
         if settings.no_moments and settings.no_confidence:
             return {}
-        graph = self._graph = self._graph or Graph(self.federation, round.weights.device)
+        graph = self._graph = self._graph or GraphTensors(self.federation, round.weights.device)
         labels = round.logits().T.softmax(0).T.contiguous()  # seven times faster on CPU than softmax(1) of few classes
         steps, certain, centre, degrees = self.smoothed(labels, graph)
         rows, sent = rows_of(round.clients), {}
@@ -116,7 +116,7 @@ class Method(base.Method):
             sent["confidence"] = confidence(certain, degrees, graph)[rows]
         return sent
 
-    def smoothed(self, labels: Tensor, graph: "Graph") -> Smoothed:
+    def smoothed(self, labels: Tensor, graph: "GraphTensors") -> Smoothed:
         """Propagate the soft labels of all rows (eq. 3).
 
         Args:
@@ -152,7 +152,7 @@ class PublicVariant(Method):
 
     strictly_above = True
 
-    def smoothed(self, labels: Tensor, graph: "Graph") -> Smoothed:
+    def smoothed(self, labels: Tensor, graph: "GraphTensors") -> Smoothed:
         labels = torch.where(graph.training, graph.train_labels, labels)
         last = propagate(labels, graph.operator, self.settings.k, self.settings.alpha, again=graph.train_labels)[:, -1]
         step, certain = (
@@ -163,7 +163,7 @@ class PublicVariant(Method):
         return Smoothed(step.unsqueeze(1), certain, centre, graph.degrees)
 
 
-class Graph:
+class GraphTensors:
     """Constants of the client graphs, on the device.
 
     Args:
@@ -225,7 +225,7 @@ def propagate(labels: Tensor, operator: SparseOperator, k: int, alpha: float, ag
     return torch.stack(steps[1:], dim=1)
 
 
-def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
+def confidence(labels: Tensor, degrees: Tensor, graph: GraphTensors) -> Tensor:
     """Compute the smoothing confidence (eq. 4): H = sum over nodes i and classes j of D_ii (1 / e + Y_ij log Y_ij).
 
     Args:
@@ -240,7 +240,7 @@ def confidence(labels: Tensor, degrees: Tensor, graph: Graph) -> Tensor:
     return graph.client_mean.product(degrees * certainty).squeeze(1) * graph.sizes
 
 
-def moments(bases: list[Tensor], graph: Graph, order: int) -> Tensor:
+def moments(bases: list[Tensor], graph: GraphTensors, order: int) -> Tensor:
     """Compute the moments (eq. 5): means of Y, Y^2, ..., Y^order over a client's nodes, for every Y of `bases`.
 
     High powers of entries above 1 may overflow. The moments of such a client are divided by a power of two, which

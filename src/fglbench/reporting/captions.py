@@ -191,7 +191,7 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
     return lines
 
 
-def legend(cells: list[list[TableCell]], level: float | None = None) -> list[tuple[str, str]]:
+def symbols_of(cells: list[list[TableCell]], level: float | None = None) -> list[tuple[str, str]]:
     """Return the symbols that occur in a table, with their meanings.
 
     Args:

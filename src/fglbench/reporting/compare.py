@@ -162,7 +162,7 @@ def _exceeds(value: float, limit: float) -> bool:
     return round(value - limit, 9) > 0
 
 
-def summary(rows: list[Comparison]) -> str:
+def verdict_counts(rows: list[Comparison]) -> str:
     """Return the number of comparisons per verdict and the median difference in one line.
 
     Args:

@@ -20,13 +20,13 @@ from fglbench.reporting.compare import (
     median_distance,
     order_agreement,
     own_cells,
-    summary,
+    verdict_counts,
 )
 from fglbench.reporting.frames import field_titles, ordered, shown, titled
 from fglbench.reporting.outcomes import OUTCOMES
 from fglbench.reporting.reference import Printed
 from fglbench.reporting.sheets import Picture, Sheet
-from fglbench.reporting.tables import printed
+from fglbench.reporting.tables import mean_text
 
 SIGNS = {"above": "▴", "below": "▾", "unstable": "⇕"}
 MEANINGS = {"above": "above the print", "below": "below it", "unstable": "unstable"}
@@ -134,7 +134,7 @@ def _by_column(spec: TableSpec, rows: list[Comparison]) -> Table:
         name=f"{spec.name}-compared-columns",
         title=_title(spec, "agreement with print"),
         caption=[
-            summary(rows),
+            verdict_counts(rows),
             "Order: Spearman / Kendall rank correlation over the (n) methods that both have, without centralised ones.",
         ],
         row_fields=[", ".join(field_titles(fields))],
@@ -185,7 +185,7 @@ def _matrix(study: StudyRecord, spec: TableSpec, ours: list[TableCell], rows: li
         column_fields=column_fields,
         columns=[tuple(map(shown, column_fields, key)) for key in heads],
         cells=cells,
-        legend=[*legend, *captions.legend(cells)],
+        legend=[*legend, *captions.symbols_of(cells)],
         notes=[],
         data=[_record(row) for row in rows],
     )
@@ -210,7 +210,7 @@ def _pair(rows: list[Comparison], recorded: TableCell | None, digits: int) -> Ta
 
 def _theirs(number: Printed, digits: int) -> str:
     """Return the paper's entry: a number with its standard deviation, or a word."""
-    return number.note or "no number" if number.value is None else printed(number.value, number.std, digits)
+    return number.note or "no number" if number.value is None else mean_text(number.value, number.std, digits)
 
 
 def _numbers(spec: TableSpec, ours: list[TableCell], rows: list[Comparison]) -> Table:
@@ -227,7 +227,7 @@ def _numbers(spec: TableSpec, ours: list[TableCell], rows: list[Comparison]) -> 
         column_fields=["value"],
         columns=[("ours",), ("printed",), ("difference",), ("verdict",)],
         cells=cells,
-        legend=captions.legend(cells),
+        legend=captions.symbols_of(cells),
         notes=[f"[{number}] {text}" for number, text in enumerate(footnotes, start=1)],
         data=[],
     )

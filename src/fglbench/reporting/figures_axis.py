@@ -16,12 +16,12 @@ from fglbench.reporting.figures_base import (
     error_line,
     groups,
     legend,
-    nothing,
     panels_by,
     score_label,
     scored,
     series_name,
     series_styles,
+    without_data,
 )
 
 
@@ -75,7 +75,7 @@ def accuracy_by_local_epochs(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen = scored(study, spec)
     if chosen.empty or "local_epochs" not in chosen:
-        return nothing(spec, "score")
+        return without_data(spec, "score")
     chosen = _relabelled(chosen, "local_epochs", lambda labels: min(labels, key=len), study, spec)
     return _along("local_epochs", "Local epochs", list(PROBLEM), chosen, study, spec)
 
@@ -98,7 +98,7 @@ def accuracy_by_participation(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen = scored(study, spec)
     if chosen.empty or "participation" not in chosen:
-        return nothing(spec, "score")
+        return without_data(spec, "score")
     chosen = _relabelled(chosen, "participation", lambda labels: labels[-1], study, spec)
     chosen["percent"] = 100 * chosen["participation"]
     return _along("percent", "Clients in a round (%)", list(PROBLEM), chosen, study, spec)
@@ -132,7 +132,7 @@ def _along(
 ) -> Figure:
     """Draw the scores against the column `axis`: one panel per combination of `fields`, one line per series."""
     if chosen.empty:
-        return nothing(spec, "score")
+        return without_data(spec, "score")
     look = series_styles(study)
     with rc_context(LOOK):
         figure, parts = panels_by(fields, chosen, study, spec)

@@ -20,13 +20,13 @@ from fglbench.reporting.figures_base import (
     for_every_seed,
     groups,
     legend,
-    nothing,
     panel_title,
     panels_by,
     score_label,
     scored,
     series_name,
     series_styles,
+    without_data,
 )
 from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.frames import distinct
@@ -53,7 +53,7 @@ def seconds_by_method(study: StudyRecord, spec: FigureSpec) -> Figure:
     chosen = complete_rows(study, study.runs, spec)
     seconds = for_every_seed(_seconds(chosen), chosen)
     if seconds.empty:
-        return nothing(spec, "running time")
+        return without_data(spec, "running time")
     devices = seconds["device"].nunique() > 1
     fields = [*PROBLEM, "device"]
     with rc_context(LOOK):
@@ -92,7 +92,7 @@ def accuracy_by_method(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen = scored(study, spec)
     if chosen.empty:
-        return nothing(spec, "score")
+        return without_data(spec, "score")
     look = series_styles(study)
     with rc_context(LOOK):
         names = _names(chosen, study)

@@ -123,7 +123,7 @@ def empty(title: str, note: str) -> Figure:
     return figure
 
 
-def nothing(spec: FigureSpec, what: str) -> Figure:
+def without_data(spec: FigureSpec, what: str) -> Figure:
     """Create the figure for a filter that matches no record.
 
     Args:

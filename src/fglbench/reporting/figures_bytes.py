@@ -15,12 +15,12 @@ from fglbench.reporting.figures_base import (
     SERIES,
     groups,
     legend,
-    nothing,
     panels_by,
     score_label,
     scored,
     series_name,
     series_styles,
+    without_data,
 )
 
 
@@ -42,7 +42,7 @@ def bytes_by_accuracy(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen = scored(study, spec).merge(_bytes(study.runs), on=[*FIELDS, "seed"], how="inner")
     if chosen.empty:
-        return nothing(spec, "score with its bytes")
+        return without_data(spec, "score with its bytes")
     look = series_styles(study)
     with rc_context(LOOK):
         figure, parts = panels_by(list(PROBLEM), chosen, study, spec)

@@ -18,12 +18,12 @@ from fglbench.reporting.figures_base import (
     complete_rows,
     groups,
     legend,
-    nothing,
     panels_by,
     score_label,
     series_name,
     series_styles,
     whole_numbers,
+    without_data,
 )
 
 GRID_POINTS = 200
@@ -90,7 +90,7 @@ def _curves(study: StudyRecord, spec: FigureSpec, bring_together: Any, x_label: 
     score, scale = f"{split}_score", quantity(metric).scale
     chosen = complete_rows(study, study.curves, spec, needed=score)
     if chosen.empty:
-        return nothing(spec, "curve")
+        return without_data(spec, "curve")
     chosen = chosen.merge(_devices(study.runs), on=["cell", "seed"], how="left").fillna({"device": ""})
     several_devices = bring_together is _by_second and chosen["device"].nunique() > 1
     look = series_styles(study)

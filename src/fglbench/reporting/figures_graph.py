@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
-from fglbench.reporting.figures_base import LOOK, groups, nothing, panel_title, partition_rows
+from fglbench.reporting.figures_base import LOOK, groups, panel_title, partition_rows, without_data
 from fglbench.reporting.palette import COLOURS
 
 UNLABELLED, ANCHOR = "#b8bec8", "#111111"
@@ -40,7 +40,7 @@ def graph(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen = partition_rows(study.drawings, spec)
     if chosen.empty:
-        return nothing(spec, "graph")
+        return without_data(spec, "graph")
     with rc_context(LOOK):
         parts = list(groups(chosen, list(PROBLEM), study.order))
         wide = max(2 + math.ceil((len(part) - 1) / 2) for _, part in parts)

@@ -15,12 +15,12 @@ from fglbench.reporting.figures_base import (
     LOOK,
     complete_rows,
     groups,
-    nothing,
     panel_title,
     panels,
     panels_by,
     partition_rows,
     whole_numbers,
+    without_data,
 )
 
 MOST_NUMBERS = 100
@@ -42,7 +42,7 @@ def label_heatmap(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen = partition_rows(study.partitions, spec)
     if chosen.empty:
-        return nothing(spec, "partition")
+        return without_data(spec, "partition")
     with rc_context(MAP_LOOK):
         height = min(5.0, max(2.7, 0.22 * _most_clients(chosen) + 1.2))
         figure, parts = panels_by(list(PROBLEM), chosen, study, spec, height=height)
@@ -87,7 +87,7 @@ def aggregation_weights(study: StudyRecord, spec: FigureSpec) -> Figure:
     """
     chosen, partitions = complete_rows(study, study.mixing, spec), partition_rows(study.partitions, spec)
     if chosen.empty:
-        return nothing(spec, "aggregation weight")
+        return without_data(spec, "aggregation weight")
     labels = dict(groups(partitions, list(PROBLEM), study.order)) if not partitions.empty else {}
     drawn: list[tuple[tuple[Any, ...], Callable[[Figure, Axes, pd.DataFrame, str], None], pd.DataFrame, str]] = []
     for key, cells in groups(chosen, list(PROBLEM), study.order):

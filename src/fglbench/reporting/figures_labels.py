@@ -13,11 +13,11 @@ from fglbench.reporting.figures_base import (
     complete_rows,
     groups,
     legend,
-    nothing,
     panel_title,
     panels,
     partition_rows,
     series_styles,
+    without_data,
 )
 from fglbench.reporting.figures_curves import draw_rounds
 from fglbench.reporting.figures_heatmap import draw_labels
@@ -41,7 +41,7 @@ def labels_and_convergence(study: StudyRecord, spec: FigureSpec) -> Figure:
     partitions = partition_rows(study.partitions, spec)
     curves = complete_rows(study, study.curves, spec, needed="test_score")
     if partitions.empty or curves.empty:
-        return nothing(spec, "partition with curves")
+        return without_data(spec, "partition with curves")
     look = series_styles(study)
     rows: dict[tuple[Any, Any], list[tuple[str, tuple[Any, ...], pd.DataFrame]]] = {}
     for content, frame in (("labels", partitions), ("curves", curves)):

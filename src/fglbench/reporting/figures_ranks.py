@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fglbench.evaluation.quantities import quantity
-from fglbench.evaluation.statistics import average_ranks as ranks_over_datasets
+from fglbench.evaluation.statistics import ranks_over_datasets
 from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
@@ -16,11 +16,11 @@ from fglbench.reporting.figures_base import (
     SERIES,
     Series,
     empty,
-    nothing,
     panels,
     scored,
     series_name,
     series_styles,
+    without_data,
 )
 from fglbench.reporting.figures_fit import wrapped
 from fglbench.reporting.frames import distinct, select
@@ -49,7 +49,7 @@ def average_ranks(study: StudyRecord, spec: FigureSpec) -> Figure:
     chosen = scored(study, spec)
     chosen = chosen[~chosen["method"].isin(study.centralised)] if len(chosen) else chosen
     if chosen.empty:
-        return nothing(spec, "rank")
+        return without_data(spec, "rank")
     means = chosen.groupby([*PROBLEM, *SERIES], sort=False)["value"].mean().unstack(SERIES).dropna()
     datasets = means.index.get_level_values("dataset").nunique()
     result = ranks_over_datasets(means.to_dict(), quantity(spec.metric).better or "higher")

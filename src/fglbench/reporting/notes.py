@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from fglbench.evaluation.quantities import Quantity
-from fglbench.evaluation.statistics import average_ranks
+from fglbench.evaluation.statistics import ranks_over_datasets
 from fglbench.records.presentation import TableSpec
 from fglbench.records.study import FIELDS, PROBLEM
 from fglbench.reporting.captions import test_of
@@ -108,7 +108,7 @@ def _ranking(spec: TableSpec, unit: Quantity, cells: list[list[TableCell]]) -> l
         *context, method = [str(cell.coordinates[name]) for name in names]
         entrant = f"{method} ({', '.join(context)})" if context else method
         entrants.setdefault(entrant, {})[tuple(cell.coordinates[name] for name in PROBLEM)] = cell.mean
-    ranks = average_ranks(entrants, unit.better)
+    ranks = ranks_over_datasets(entrants, unit.better)
     if ranks is None:
         return []
     each = ", each dataset counted once" if 1 < ranks.datasets < ranks.columns else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Outcome(NamedTuple):
+class OutcomeSymbol(NamedTuple):
     """One reason for a missing number.
 
     Attributes:
@@ -17,14 +17,14 @@ class Outcome(NamedTuple):
 
 
 OUTCOMES = {
-    "diverged": Outcome("†", "diverged"),
-    "oom": Outcome("‡", "out of memory"),
-    "timeout": Outcome("§", "time limit reached"),
-    "failed": Outcome("¶", "failed with an error"),
-    "not_applicable": Outcome("—", "not applicable"),
-    "not_run": Outcome("○", "not run"),
-    "no_value": Outcome("∅", "ran, but gave no such value: no client has such nodes, or it was not recorded"),
-    "mixed_devices": Outcome("≠", "seeds ran on different devices; their times are not averaged"),
+    "diverged": OutcomeSymbol("†", "diverged"),
+    "oom": OutcomeSymbol("‡", "out of memory"),
+    "timeout": OutcomeSymbol("§", "time limit reached"),
+    "failed": OutcomeSymbol("¶", "failed with an error"),
+    "not_applicable": OutcomeSymbol("—", "not applicable"),
+    "not_run": OutcomeSymbol("○", "not run"),
+    "no_value": OutcomeSymbol("∅", "ran, but gave no such value: no client has such nodes, or it was not recorded"),
+    "mixed_devices": OutcomeSymbol("≠", "seeds ran on different devices; their times are not averaged"),
 }
 
 

@@ -15,7 +15,7 @@ from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.figures_base import of_partitions
 from fglbench.reporting.frames import distinct, select, shown
 from fglbench.reporting.reference import base_dataset
-from fglbench.reporting.tables import printed as as_printed
+from fglbench.reporting.tables import mean_text
 
 QUANTITIES = {
     "communities": "avg_communities",
@@ -88,7 +88,7 @@ def _ours(part: pd.DataFrame) -> dict[str, str]:
     if "anchors" in seeds:
         seeds["anchors / nodes"] = seeds["anchors"] / seeds["nodes"]
     summaries = {name: summarise(seeds[name].tolist()) for name in seeds.columns}
-    return {name: as_printed(summary.mean, summary.std, _DIGITS[name]) for name, summary in summaries.items()}
+    return {name: mean_text(summary.mean, summary.std, _DIGITS[name]) for name, summary in summaries.items()}
 
 
 def _printed(

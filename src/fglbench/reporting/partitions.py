@@ -8,7 +8,7 @@ from fglbench.evaluation.statistics import summarise
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.cells import Table, TableCell
 from fglbench.reporting.frames import distinct, shown
-from fglbench.reporting.tables import printed
+from fglbench.reporting.tables import mean_text
 
 COLUMNS = (
     "nodes per client",
@@ -81,4 +81,4 @@ def _over_seeds(values: list[Any], digits: int) -> TableCell:
     if not values:
         return TableCell(text="–")
     summary = summarise(values)
-    return TableCell(text=printed(summary.mean, summary.std, digits))
+    return TableCell(text=mean_text(summary.mean, summary.std, digits))

@@ -58,13 +58,13 @@ def build_table(study: StudyRecord, spec: TableSpec) -> Table:
         column_fields=column_fields,
         columns=head_columns,
         cells=cells,
-        legend=captions.legend(cells, spec.separable),
+        legend=captions.symbols_of(cells, spec.separable),
         notes=notes(spec, unit, cells, frame),
         data=_data(row_fields, rows, head_columns, cells, tested=spec.separable is not None),
     )
 
 
-def printed(mean: float, std: float | None, digits: int) -> str:
+def mean_text(mean: float, std: float | None, digits: int) -> str:
     """Format a mean with its standard deviation.
 
     Args:
@@ -138,7 +138,7 @@ def _cell(
     bad = [state for state in states if state != "ok"]
     if not bad:
         summary = summarise(list(values.values()))
-        text = printed(summary.mean, summary.std, spec.digits)
+        text = mean_text(summary.mean, summary.std, spec.digits)
         return TableCell(text=text, state="ok", mean=summary.mean, std=summary.std, **common)
     all_bad = len(bad) == len(states)
     text = symbols(bad) if all_bad else f"{len(values)} of {len(states)} {symbols(bad)}"

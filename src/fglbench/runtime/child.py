@@ -178,7 +178,7 @@ def leave() -> NoReturn:
     os._exit(1)
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing; run in a child to check that child processes can be started."""
 
 

@@ -208,7 +208,7 @@ def _check_raw(spec: DatasetSpec, path: str, root: Path, folder: Path, mirror: P
     if spec.raw_files[path] is None:
         return
     try:
-        content = raw.content_hash(root / path)
+        content = raw.raw_content_hash(root / path)
         if content == spec.raw_files[path]:
             return
         problem = f"holds other data than the published file (content {content}, expected {spec.raw_files[path]})"

@@ -21,7 +21,7 @@ FORCED = "FGLBENCH_FORCED"
 _SHOWN = 5
 
 
-def attempt(output: Path, retry: bool) -> int:
+def attempt_number(output: Path, retry: bool) -> int:
     """Return the number of a job's attempt.
 
     Args:
@@ -45,7 +45,7 @@ def only_failed(output: Path, number: int) -> bool:
     Returns:
         False also if the user forced jobs to run (`FGLBENCH_FORCED`).
     """
-    return number != attempt(output, retry=False) and not os.environ.get(FORCED)
+    return number != attempt_number(output, retry=False) and not os.environ.get(FORCED)
 
 
 def failed_in(output: Path) -> dict[str, str]:
@@ -74,7 +74,7 @@ def note(output: Path, number: int, failed: Mapping[str, str]) -> None:
         _path(output).unlink(missing_ok=True)
 
 
-def told(outputs: Iterable[Path]) -> str | None:
+def failure_report(outputs: Iterable[Path]) -> str | None:
     """Return a message about the errors of some jobs.
 
     Args:

@@ -33,7 +33,7 @@ from fglbench.records.run import Machine, Outcome, State, is_complete
 from fglbench.records.specs import Specs
 from fglbench.runtime.child import Ended, run_in_child
 from fglbench.stages.run_folder import write_run
-from fglbench.stages.train import TooManyClientsError, fewer_clients, see, train
+from fglbench.stages.train import TooManyClientsError, fewer_clients, log_suffix, train_seeds
 from fglbench.stages.train_child import work
 from fglbench.storage import exclusive
 
@@ -95,7 +95,7 @@ def train_supervised(
         memory_limit_mb: memory limit of the process, in MiB; None for no limit.
         timeout_min: time limit of a seed in minutes, from its start to its record; None for no limit.
         log: the file that receives the output of this process and of its child.
-        options: keyword arguments of `stages.train.train`.
+        options: keyword arguments of `stages.train.train_seeds`.
 
     Raises:
         TrainingError: the process could not do its work, or was asked to stop. Finished seeds are kept.
@@ -135,22 +135,22 @@ def train_supervised(
             continue
         files = own_files(specs) if options.get("trust") != "warn" else None
         cell = unfinished.pop(run.seed)
-        _record(run, state, f"{reason}{see(log)}", preprocessed_folder, specs, cell, folder, files)
+        _record(run, state, f"{reason}{log_suffix(log)}", preprocessed_folder, specs, cell, folder, files)
 
 
 def train_here(*arguments: Any, **options: Any) -> None:
     """Train the seeds of a cell in this process. If memory runs out, retry with half the clients at once.
 
     Args:
-        arguments: positional arguments of `stages.train.train`.
-        options: keyword arguments of `stages.train.train`.
+        arguments: positional arguments of `stages.train.train_seeds`.
+        options: keyword arguments of `stages.train.train_seeds`.
 
     Raises:
-        StorageError: see `stages.train.train`.
+        StorageError: see `stages.train.train_seeds`.
     """
     while True:
         try:
-            return train(*arguments, **options)
+            return train_seeds(*arguments, **options)
         except TooManyClientsError as error:
             print(error, flush=True)
             options["chunk_clients"] = error.fewer

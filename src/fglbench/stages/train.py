@@ -72,7 +72,7 @@ class Watcher:
         """
 
 
-def train(
+def train_seeds(
     graph_folder: Path,
     preprocessed_folder: Path,
     specs: Specs,
@@ -124,7 +124,7 @@ def train(
                     graph_folder, inputs, specs, seed, training, files, progress(seed), watcher
                 )
                 if log and outcome.state in ("failed", "oom", "diverged"):
-                    outcome = outcome.model_copy(update={"reason": f"{outcome.reason}{see(log)}"})
+                    outcome = outcome.model_copy(update={"reason": f"{outcome.reason}{log_suffix(log)}"})
                 record = write_run(seed_folder, specs, seed, cell, result, outcome, machine, split_of(inputs), began)
                 print(f"seed {seed}: {record}", flush=True)
                 gpu_failed = gpu_may_have_failed(record)
@@ -204,7 +204,7 @@ def fewer_clients(machine: Machine) -> int | None:
     return min(machine.chunk_clients or machine.clients, machine.clients) // 2 or None
 
 
-def see(log: str) -> str:
+def log_suffix(log: str) -> str:
     """Return the text that names a log at the end of an outcome's reason.
 
     Args:

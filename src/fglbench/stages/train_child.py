@@ -14,7 +14,7 @@ from fglbench.registry import use_folders
 from fglbench.runtime.child import leave
 from fglbench.runtime.devices import claimed_device
 from fglbench.runtime.processes import limit_memory
-from fglbench.stages.train import TooManyClientsError, Watcher, train
+from fglbench.stages.train import TooManyClientsError, Watcher, train_seeds
 from fglbench.storage import disk_trouble
 
 
@@ -62,7 +62,7 @@ def work(
         components: folders with the user's own components.
         jobs_per_card: see `runtime.devices.claimed_device`.
         memory_limit_mb: memory limit of this process, in MiB; None for no limit.
-        options: keyword arguments of `stages.train.train`.
+        options: keyword arguments of `stages.train.train_seeds`.
 
     Raises:
         DiskError: the results cannot be written, because the disk is full or not writable.
@@ -71,7 +71,7 @@ def work(
     try:
         use_folders([Path(path) for path in components])
         with claimed_device(options["device"], jobs_per_card):
-            train(
+            train_seeds(
                 Path(graph_folder),
                 Path(preprocessed_folder),
                 specs,

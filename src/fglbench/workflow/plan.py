@@ -14,7 +14,7 @@ from fglbench.config.given import blamed
 from fglbench.config.identity import Cell, seed_batches, seed_ranges
 from fglbench.config.load import mirror_of
 from fglbench.config.searches import SearchPlan, plan_searches
-from fglbench.stages.failures import attempt
+from fglbench.stages.failures import attempt_number
 from fglbench.workflow.availability import Availability
 from fglbench.workflow.index import SpecIndex
 from fglbench.workflow.studies import GRID, load_studies
@@ -134,7 +134,7 @@ class Plan:
     def _attempt(self, output: str) -> int:
         # The number is stored when Snakemake asks for the inputs of a job, because it may ask for params after the run.
         if output not in self._attempts:
-            self._attempts[output] = attempt(Path(output), self.retried)
+            self._attempts[output] = attempt_number(Path(output), self.retried)
         return self._attempts[output]
 
     def evaluated(self, study: str) -> list[str]:

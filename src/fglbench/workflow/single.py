@@ -145,8 +145,8 @@ def run_single(
         progress: function from a seed to the callback for its rounds, or to None.
 
     Returns:
-        The result of `summary`, with `kept` (whether a stored training was kept) and `differences` (one line for each
-        difference between the stored training and a new one, in mode, torch or component files).
+        The result of `scores_and_costs`, with `kept` (whether a stored training was kept) and `differences` (one line
+        for each difference between the stored training and a new one, in mode, torch or component files).
     """
     from fglbench.stages.evaluate import evaluate
 
@@ -180,7 +180,7 @@ def run_single(
     evaluate(trained, parts, graph, [cell.seed], single.folder("evaluate"))
     _update_lists(single, "evaluate", METRICS)
     but = RunRecord.read(single.seed_folder("train")).differences(config.mode, files) if kept else []
-    return {**summary(single), "kept": kept, "differences": but}
+    return {**scores_and_costs(single), "kept": kept, "differences": but}
 
 
 def _update_lists(single: Single, stage: str, name: str) -> None:
@@ -262,7 +262,7 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     raise DataError(f"{what}. What it printed above says where.")
 
 
-def summary(single: Single) -> dict[str, Any]:
+def scores_and_costs(single: Single) -> dict[str, Any]:
     """Return the scores and costs of a run.
 
     Args:
