@@ -44,12 +44,12 @@ import scipy.sparse as sp
 import torch
 
 from fglbench.federation.federation import Federation
-from fglbench.federation.operators import no_dropout
-from fglbench.federation.parameters import Parameters, rows_of, take
+from fglbench.federation.parameters import Parameters
 from fglbench.federation.schedule import Schedule
 from fglbench.methods import base, fedavg
 from fglbench.methods.common.edges import with_more_edges
 from fglbench.methods.common.holders import mean_of_holders
+from fglbench.methods.common.outputs import outputs_by_chunk
 from fglbench.methods.common.phases import Phase, Settled, training_phase
 from fglbench.settings import ComponentSettings, Field
 from fglbench.tasks.common.combined import WithLinks
@@ -125,16 +125,13 @@ class Method(fedavg.Method):
         edges = sp.csr_matrix((np.ones(len(both), dtype=np.float32), both.T), shape=federation.adjacency.shape)
         return base.Prepared(with_more_edges(federation, edges), bytes_up=sent, bytes_down=sent)
 
-    @torch.no_grad()
     def _embeddings(self, parameters: Parameters) -> np.ndarray:
         """Return the embeddings of all rows, [N, outputs] float32, each under the parameters of its own client."""
-        logits = []
-        for first in range(0, self.federation.num_clients, self._chunk_clients):
-            clients = np.arange(first, min(first + self._chunk_clients, self.federation.num_clients))
-            batch = self.backbone.batch(self.federation, clients, device=self._device)
-            output = self.backbone.forward(take(parameters, rows_of(clients)), batch, no_dropout)
-            logits.append(output.logits.cpu().numpy())
-        return np.concatenate(logits)
+        clients = np.arange(self.federation.num_clients)
+        chunks = outputs_by_chunk(
+            self.backbone, self.federation, parameters, clients, self._chunk_clients, self._device
+        )
+        return np.concatenate([output.logits.cpu().numpy() for output, _ in chunks])
 
 
 def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray, federation: Federation) -> np.ndarray:

@@ -38,11 +38,12 @@ from torch.nn.functional import cross_entropy, normalize
 from fglbench.federation.batch import Batch
 from fglbench.federation.federation import Federation
 from fglbench.federation.operators import no_dropout
-from fglbench.federation.parameters import Parameters, rows_of, take
+from fglbench.federation.parameters import Parameters
 from fglbench.methods import base
 from fglbench.methods.common import aggregated
 from fglbench.methods.common.edges import with_more_edges
 from fglbench.methods.common.holders import mean_of_holders
+from fglbench.methods.common.outputs import outputs_by_chunk
 from fglbench.partition.ratios import TRAIN
 from fglbench.settings import AggregatedSettings, Field
 
@@ -137,11 +138,10 @@ class Method(aggregated.Method):
         if not self.settings.label_weight and not self._has_edges():
             return sent
         predictions, embeddings = [], []
-        for first in range(0, len(round.clients), self._chunk_clients):
-            clients = round.clients[first : first + self._chunk_clients]
-            batch = self.backbone.batch(self._graphs, clients, device=round.weights.device)
-            with torch.no_grad():
-                output = self.backbone.forward(take(round.parameters, rows_of(clients)), batch, no_dropout)
+        device = round.weights.device
+        for output, batch in outputs_by_chunk(
+            self.backbone, self._graphs, round.parameters, round.clients, self._chunk_clients, device
+        ):
             if self.settings.label_weight:
                 predictions.append(output.logits.softmax(1))
             if self._has_edges():
