@@ -27,7 +27,6 @@ KINDS = {
     "scheme": "partition/schemes",
     "dataset": "datasets",
 }
-_OWN_PAGE = {"backbone", "task", "sampler", "dataset"}  # docs/adding-a-<kind>.md; others share the page of methods
 _ONLY_OWN = {"dataset"}  # datasets/catalogue.py lists the built-in ones; datasets/ holds their loaders
 NOT_COMPONENTS = {"__init__", "base"}
 _extra_folders: list[Path] = []
@@ -197,7 +196,7 @@ def declaration(kind: str, name: str) -> Declaration:
     if old := next((name for name in _RENAMED if name in hooks), None):
         raise ComponentError(f"{path}: the hook '{old}' is now called {_RENAMED[old]}; see docs/adding-a-method.md.")
     declared = namespace.get("Settings", ComponentSettings if kind == "dataset" else None)
-    page = f"docs/adding-a-{kind if kind in _OWN_PAGE else 'method'}.md"
+    page = "docs/partitions.md" if kind == "scheme" else f"docs/adding-a-{kind}.md"
     base = SamplerSettings if kind == "sampler" else ComponentSettings
     if not (isinstance(declared, type) and issubclass(declared, base)):
         raise ComponentError(f"{path} declares no class 'Settings({base.__name__})'; see {page}.")

@@ -1,7 +1,7 @@
 """Named random streams: every random draw of a cell uses a stream derived from its seed and a name, never global state.
 
 For the same dataset, scheme, number of clients and seed, all methods get the same partition, masks and initial weights,
-because the names of these streams do not contain the method. Only the streams of a method's own noise contain it.
+because the names of these streams do not contain the method. Only streams for a method's own draws do.
 """
 
 import hashlib

@@ -180,7 +180,7 @@ def check_writable(folder: Path) -> None:
     nearest = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
     if not nearest.is_dir():
         reason = "a link to a missing folder" if nearest.is_symlink() else "not a folder"
-        raise DiskError(f"{folder} cannot be written: {nearest} is {reason}.")
+        raise DiskError(f"{folder} cannot be written: {nearest} is {reason}. Remove it, or name another folder.")
     try:
         with tempfile.TemporaryFile(dir=nearest) as stream:
             stream.write(b"0")
@@ -255,6 +255,9 @@ def exclusive(path: Path) -> Iterator[None]:
 
     Yields:
         None, while the lock is held.
+
+    Raises:
+        DiskError: the lock cannot be created, because the disk is full or not writable.
     """
     path = Path(path)
     lock = FileLock(path.parent / f".{path.name}.lock")

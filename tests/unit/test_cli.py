@@ -202,7 +202,7 @@ def test_train_prints_json_last_and_no_bar_in_a_pipe_and_keeps_the_cell(tmp_path
     }
     written = (folder / "run.json").stat().st_mtime_ns
     again = fglbench("train", *SMALL, "--json", folder=tmp_path)
-    assert "reused (--force trains again)" in again.stdout
+    assert "kept (--force trains again)" in again.stdout
     assert last_line(again.stdout)["train_seconds"] == scores["train_seconds"]
     assert (folder / "run.json").stat().st_mtime_ns == written
     forced = fglbench("train", *SMALL, "--force", "--json", folder=tmp_path)

@@ -154,7 +154,7 @@ def test_the_command_says_what_differs(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(command) == 0
     assert main([*command, "--mode", "fast", *(["--json"] if as_json else [])]) == 0
     said = capsys.readouterr().out
-    assert "reused (--force trains again)" in said
+    assert "kept (--force trains again)" in said
     assert "trained in mode deterministic with torch" in said
     if as_json:
         (line,) = json.loads(said.splitlines()[-1])["differences"]

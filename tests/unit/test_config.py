@@ -73,7 +73,10 @@ def test_shipped_studies_are_valid(path):
         ),
         ({"partitions": ["louvan"]}, "my.yaml: partitions[0]: 'louvan' is not a scheme. Did you mean 'louvain'?"),
         ({"backbones": ["gnc"]}, "my.yaml: backbones[0]: 'gnc' is not a backbone. Did you mean 'gcn'?"),
-        ({"partitions": ["whole"]}, "my.yaml: partitions[0]: 'whole' is for centralised methods"),
+        (
+            {"partitions": ["whole"]},
+            "my.yaml: partitions[0]: 'whole' is reserved; centralised methods use it automatically",
+        ),
         ({"clients": [0]}, "my.yaml: clients[0]: 0: a federation has at least 1 client."),
         ({"clients": [3000]}, "my.yaml: clients[0]: 3000 clients cannot share the 2708 nodes of 'cora'."),
         (
@@ -111,7 +114,7 @@ def test_shipped_studies_are_valid(path):
         ({"protocol": {"split": {"train": 0.5, "val": 0.4, "test": 0.4}}}, "my.yaml: protocol.split"),
         ({"seeds": 0}, "my.yaml: seeds: 0 seeds cannot be run"),
         ({"seeds": [1, 1]}, "my.yaml: seeds: 1 is listed 2 times."),
-        ({"seeds": [-1]}, "my.yaml: seeds[0]: -1 is negative."),
+        ({"seeds": [-1]}, "my.yaml: seeds[0]: -1 is negative; give 0 or more."),
         ({"studies": ["fedgtaa"]}, "my.yaml: studies[0]: 'fedgtaa' is not a study."),
         ({"data": {"mirror": "/nowhere/at/all"}}, "my.yaml: data.mirror: '/nowhere/at/all' is not a readable folder"),
         ({"components": ["/nowhere"]}, "my.yaml: components: '/nowhere' is not a folder."),
@@ -179,11 +182,11 @@ def test_shipped_studies_are_valid(path):
         ),
         (
             {"backbones": [{"name": "gcn", "printed": {"backbone": "gcn2"}}]},
-            "my.yaml: backbones[0].printed.backbone: this entry has no name in that column of the reference file",
+            "my.yaml: backbones[0].printed.backbone: entries of backbones have no name in the column 'backbone'",
         ),
         (
             {"datasets": [{"name": "cora", "printed": {"method": "x"}}]},
-            "my.yaml: datasets[0].printed.method: this entry has no name in that column of the reference file",
+            "my.yaml: datasets[0].printed.method: entries of datasets have no name in the column 'method'",
         ),
         ({"tables": [{"name": "t", "title": "T", "separable": 5}]}, "my.yaml: tables[0].separable"),
         (

@@ -331,7 +331,7 @@ def test_ranks_are_averaged_within_a_dataset_first(study):
 
 def test_ranks_need_enough_methods_and_datasets(study):
     figure = draw(study, figure_spec("average_ranks", where={"dataset": ["cora"]}))
-    assert "at least 3 methods and 2 datasets; here are 3 and 1" in texts(figure)
+    assert "at least 3 methods and 2 datasets with complete cells; this figure has 3 and 1" in texts(figure)
 
 
 def test_bars_join_the_longest_runs_within_the_difference():

@@ -97,5 +97,5 @@ def test_tables_of_an_earlier_version_get_the_defaults_of_later_keys() -> None:
 
 
 def test_an_invalid_entry_of_a_study_is_named_with_its_key() -> None:
-    with pytest.raises(StorageError, match=r"study\.json: 'f': kind: Input should be 'accuracy_per_round'"):
+    with pytest.raises(StorageError, match=r"study\.json: figure 'f': kind: Input should be 'accuracy_per_round'"):
         _ = study_with(figures=[{"name": "f", "title": "F", "kind": "pie"}]).figures

@@ -127,8 +127,8 @@ def test_runs_that_differ_in_torch_or_mode_are_said_to(tmp_path):
     write_study(replace(study, partitions=full_study().partitions, curves=full_study().curves), tmp_path / "study")
     make_report(tmp_path / "study", tmp_path / "tables", tmp_path / "figures", tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "2.7.0, 2.8.0 (runs differ; run.json has each one&#39;s)" in text
-    assert "deterministic, fast (runs differ; run.json has each one&#39;s)" in text
+    assert "2.7.0, 2.8.0 (runs differ; see run.json of each run)" in text
+    assert "deterministic, fast (runs differ; see run.json of each run)" in text
     assert "1.26, 2.0<" in text
 
 

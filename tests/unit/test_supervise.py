@@ -177,7 +177,7 @@ def test_being_told_to_stop_is_no_outcome(tmp_path: Path):
 def test_an_error_that_is_no_cells_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     job = Job(tmp_path, "pass")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(TrainingError, match="no card is visible to this job"):
+    with pytest.raises(TrainingError, match="no GPU is visible to this job"):
         job.run(**(job.arguments.pop("device") and {"device": "cuda"}))
     assert not list(job.folder.rglob("run.json"))
 

@@ -61,7 +61,7 @@ def test_the_mean_over_nodes_is_the_pooled_one_where_no_node_is_shared():
     study = study_of(pd.concat([own, shared, once], ignore_index=True), seeds=[0])
     table = build_table(study, table_spec(mean="nodes"))
     assert {label: cell.text for label, cell in by_label(table).items()} == {"FedAvg": "80.0", "Local": "75.0"}
-    assert "nodes (every node once" in " ".join(table.caption)
+    assert "nodes (every node counts once" in " ".join(table.caption)
     assert build_table(study, table_spec(mean="nodes", metric="bytes_up", percent=False)).cells[0][0].text == "4.0"
     pooled = build_table(study, table_spec())
     assert by_label(pooled)["Local"].text == "70.0"
@@ -89,13 +89,13 @@ def test_the_protocols_of_a_table_are_said_where_datasets_differ():
     ("settings", "sentence"),
     [
         ({"tuned": "mine", "overrides": [{}]}, "Settings found by searches on validation nodes: tuned/mine.yaml."),
-        ({"tuned": None, "overrides": [{}]}, "Settings differ as the study's overrides say."),
+        ({"tuned": None, "overrides": [{}]}, "Some cells have settings from the overrides of the study."),
         ({"tuned": None, "overrides": []}, None),
     ],
 )
 def test_settings_that_were_searched_or_overridden_are_said(settings, sentence):
     made = build_table(study_of(frame(run_rows([0.8])), seeds=[0], settings=settings), table_spec()).caption
-    assert [line for line in made if line.startswith("Settings")] == ([sentence] if sentence else [])
+    assert [line for line in made if "ettings" in line] == ([sentence] if sentence else [])
 
 
 def test_memory_is_in_the_units_it_is_measured_in():
@@ -393,7 +393,7 @@ def test_only_datasets_without_validation_nodes_are_said_to_have_none():
         )
     ]
     study = study_of(pd.concat([runs, *counted]), seeds=[0])
-    words = "for no client has validation nodes to choose one by."
+    words = "because no client has validation nodes."
     both = build_table(study, table_spec()).caption
     assert f"citeseer: last round, {words}" in both and "Round chosen by the validation nodes." in both
     assert f"Last round, {words}" in build_table(study, table_spec(where={"dataset": ["citeseer"]})).caption

@@ -97,7 +97,7 @@ def test_a_study_of_which_nothing_can_be_had_is_an_error_that_says_what_to_do(tm
     done = run_snakemake(tmp_path, "-n")
     output = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "study 'grid': none of its datasets can be had here" in output
+    assert "study 'grid': none of its datasets is available on this machine" in output
     assert "cora: there is no mirror, and data.download is false" in output
     assert "choose datasets that need no files: breast-cancer, digits" in output
     assert "Traceback" not in output

@@ -66,7 +66,7 @@ def test_a_method_that_crashes_is_an_error_and_tried_again_alone(tmp_path: Path)
     (results / "report" / "grid.html").unlink()
     kept = run_snakemake(tmp_path, "--cores", "2", "--config", "jobs={failures: keep}")
     assert kept.returncode == 0, kept.stdout + kept.stderr
-    assert "To try again what ran out of memory or failed: snakemake --forcerun train_cell" in kept.stdout
+    assert "Try the seeds again that ran out of memory or failed: snakemake --forcerun train_cell" in kept.stdout
     assert "train_cell" not in kept.stderr
     assert "train_cell" not in job_counts(run_snakemake(tmp_path, "-n", "--config", "only_finished=true").stdout)
     assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "data").stdout

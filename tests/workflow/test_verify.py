@@ -77,7 +77,7 @@ def test_a_list_that_names_no_seed_is_damaged(study: Path):
     path = the(study, "list")
     path.write_text(json.dumps({**json.loads(path.read_text()), "foo": "bar"}))
     (study / "results" / "split" / "karate" / the(study, "split").parents[1].name / "seed0-old").mkdir()
-    assert [damage.reason for damage in find_damage(study / "results")] == ["names what is no file of a seed"]
+    assert [damage.reason for damage in find_damage(study / "results")] == ["lists a path that is not a file of a seed"]
 
 
 @pytest.mark.parametrize("what", sorted(set(FILES) - LISTS))

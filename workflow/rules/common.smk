@@ -125,7 +125,7 @@ def forced():
 
 
 def failures():
-    """Return a description of the failures in the jobs of this command; None if they are no error of the workflow."""
+    """Return a description of the failures in the jobs of this command; None if there are none, or if they are kept."""
     made = [job.output[0] for job in workflow.dag.jobs if job.rule.name in ("train_cell", "tune_search")]
     return failure_report(map(Path, made)) if PLAN.retried else None
 

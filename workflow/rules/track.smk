@@ -1,10 +1,10 @@
 # Import the finished runs of a study into MLflow, in one job. Training never waits for it.
 
 
-# Both values are read once, before any job, because Snakemake stores the params of a finished job and reruns the import
-# when they change: after a failed import, with another server, which has none of the runs, and after the project was
-# moved, because the store then has the old paths of the artifacts. The server is hashed because an address may contain
-# a password.
+# Snakemake reruns a job when its params change. These two values change after a failed import, with another server
+# (which has no runs yet), and after the project was moved (the store then has old artifact paths). They are read once,
+# before any job, because Snakemake stores the params of a finished job. The server is hashed because its address may
+# contain a password.
 TRACKED_TO = fingerprint(
     PLAN.config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or str(Path(RESULTS).resolve())
 )

@@ -1,4 +1,4 @@
-# Train the seeds of one cell on the GPU, one after another in a child process of the job. Finished seeds are kept.
+# Train the seeds of one cell on a GPU or the CPU, one after another in a child process of the job. Finished seeds stay.
 
 
 rule train_cell:

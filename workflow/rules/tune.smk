@@ -1,4 +1,4 @@
-# Search settings by validation accuracy, one job per search. No study's target includes it: snakemake tune_<study>.
+# Search settings by the validation score, one job per search. The targets of studies exclude it: run tune_<study>.
 
 
 rule tune_search:

@@ -1,4 +1,4 @@
-"""Rule tune_<study>: write the settings found by all searches of a study, as the file that it names under `tuned`."""
+"""Rule tune_<study>: write the settings that the searches of a study found to `results/tune/<study>.yaml`."""
 
 from pathlib import Path
 

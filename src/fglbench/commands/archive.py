@@ -26,6 +26,10 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         Exit status 0.
+
+    Raises:
+        StorageError: there are no such records, no cell is finished, or `--to` is missing without a checkout.
+        DiskError: the folder is not writable.
     """
     from fglbench.records.archive import archive
 

@@ -29,6 +29,10 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         Exit status 0.
+
+    Raises:
+        ConfigError: a table cannot be made with its settings.
+        StorageError: there are no such records, or a record or the reference file is missing or unreadable.
     """
     from fglbench.records.study import read_study
     from fglbench.reporting.terminal import to_text

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ComponentError: nothing has that name, or an option for datasets is given for another component.
+        ConfigError: `--set` is not key=value, `--components` names no folder, or config.yaml cannot be read.
         DataError: settings are invalid for the dataset, or its graph cannot be made.
     """
     components.use_folders(args.components)

@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     split = load_split(folder)
     if split.pairs is not None:
         raise FglbenchError(
-            "a partition file contains roles of nodes, and this task draws other roles. Export without the task."
+            f"protocol.task: '{single.config.protocol.task.name}' draws its own roles, but a partition file contains "
+            "only roles of nodes. Leave out '--set protocol.task=...'."
         )
     held_out_clients = tuple(read_split_card(folder).get("held_out_clients", ()))
     write_partition(

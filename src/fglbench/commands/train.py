@@ -23,7 +23,7 @@ PROTOCOL = {
     "evaluate": "score parameters 'aggregated' (after the server's step) or 'trained' (before it)",
     "setting": "training sees whole client graphs ('transductive'), or these without their validation and test nodes "
     "('inductive')",
-    "features": "'raw' as published, or 'row': each row divided by its sum",
+    "features": "'raw' as published, 'row': each row divided by its sum, or 'identity': one-hot ids of the nodes",
 }
 SCORES = ("test_{}_pooled", "test_{}_macro", "val_{}_pooled")
 NODES = "test_{}_nodes"
@@ -158,6 +158,11 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         Exit status: 0 if the outcome is "ok", else 1.
+
+    Raises:
+        ConfigError, ComponentError, DataError: see `values_of`.
+        DeviceError: `--device cuda`, and there is no GPU.
+        ConfigError, DataError, PartitionError, StorageError: see `workflow.single.run_cell`.
     """
     from fglbench.config.schema import Training
     from fglbench.runtime.devices import claimed_device
@@ -184,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(result: dict[str, Any]) -> str:
-    where = f"{result['cell']} in {result['folder']}" + (", reused (--force trains again)" if result["kept"] else "")
+    where = f"{result['cell']} in {result['folder']}" + (", kept (--force trains again)" if result["kept"] else "")
     lines = {"cell": where} | ({"differences": "; ".join(result["differences"])} if result["differences"] else {})
     lines |= {"outcome": result["outcome"] + (f": {result['reason']}" if result["reason"] else "")}
     if result["outcome"] == "ok":

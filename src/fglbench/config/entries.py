@@ -125,7 +125,7 @@ def labels(entries: list[Entry]) -> list[str]:
     """Return the label of each entry.
 
     An entry without a label of its own is labelled by its name. If several entries have that name, its settings follow
-    the name. A method whose file names a setting as `IN_LABEL` has the value of that setting behind its name:
+    the name. If a method's file names a setting as `IN_LABEL`, the value of that setting follows the name:
     "feddc (openfgl)".
 
     Args:

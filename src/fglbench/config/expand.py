@@ -117,6 +117,7 @@ def expand(study: Study) -> Expansion:
 
     Raises:
         ConfigError: two grids give the same placement different settings.
+        PartitionError: the file of the scheme `file` cannot be read.
     """
     placements: dict[tuple[Any, ...], Placement] = {}
     for grid in grids_of(study):

@@ -21,7 +21,7 @@ ENGINE_VERSION = 1
 OVERLAPPING_SPLIT_VERSION = 2
 """`SPLIT_VERSION` of schemes whose clients may share nodes."""
 COLLECT_VERSION = 2
-REPORT_VERSION = 5
+REPORT_VERSION = 6
 TRACK_VERSION = 2
 """Versions of collected records, of tables, figures and reports, and of the runs in the tracking store. They
 increase when the existing ones must be made again from the same results."""

@@ -129,7 +129,8 @@ def _use_components(components: Any, source: str) -> list[str]:
         return []  # no key, or a value that validation reports
     missing = [str(folder) for folder in folders if not Path(str(folder)).is_dir()]
     registry.use_folders([Path(str(folder)) for folder in folders if str(folder) not in missing])
-    return [f"{source}: components: '{folder}' is not a folder." for folder in missing]
+    hint = "Name a folder relative to the working directory, or remove the entry."
+    return [f"{source}: components: '{folder}' is not a folder. {hint}" for folder in missing]
 
 
 def load_study(path: Path) -> Study:

@@ -2,8 +2,8 @@
 
 A later value replaces an earlier one. The order for training is: study, grid, dataset, backbone, overrides, method. The
 order for the protocol is: study, dataset. The order for settings of a component is: its defaults, overrides, its own
-entry. A backbone takes hidden width and dropout from the merged training if its own settings do not give them; those in
-the training of a method's entry come last. So the values in an entry of methods are always used, as its label promises.
+entry. A backbone takes hidden width and dropout from the merged training unless its own settings give them. Hidden
+width and dropout in the training of a method's entry replace both, so values in an entry of methods are always used.
 """
 
 from collections.abc import Sequence

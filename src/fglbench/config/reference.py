@@ -19,7 +19,7 @@ from fglbench.storage import write_text
 _HEAD = """# Configuration
 
 Every key of `config.yaml`, of a file given by `snakemake --configfile`, and of the study files in `workflow/studies/`
-(which hold what is to be run and shown, not where data lies or how jobs run). This page is generated from
+(these contain only what to run and what to show, no keys about data and jobs). This page is generated from
 `src/fglbench/config/schema.py`; `config.schema.json` beside it is the same as JSON Schema, for editors.
 
 A file given by `--configfile` replaces the shipped one; single keys can be set on the command line
@@ -37,10 +37,10 @@ datasets:
   - {name: flickr, protocol: {setting: inductive, split: {kind: public}}}
 ```
 
-`training` holds keys of `training` that differ for that dataset, backbone or method; `protocol` keys of
-`protocol` that differ for that dataset, among `split`, `setting` and `features`; `printed` what a method, its
-backbone and its variant, or a `dataset` or a `partition`, are called in the paper's reference file, where that is not
-their name.
+`training` holds the keys of `training` that differ for that dataset, backbone or method. `protocol` holds the keys of
+`protocol` that differ for that dataset: `task`, `split`, `setting` or `features`. `printed` holds names in the paper's
+reference file that differ from the suite's: `method`, `backbone` and `variant` of a method, `dataset` of a dataset,
+`partition` of a partition scheme.
 
 Numbers in scientific notation need a dot and a sign for YAML to read them as numbers: `1.0e-3`, not `1e-3`.
 """

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fglbench.errors import StorageError
 from fglbench.records.checksums import check_made
 from fglbench.records.presentation import FigureSpec, TableSpec
-from fglbench.storage import MAKE_AGAIN, read_json
+from fglbench.storage import read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,7 +229,11 @@ def _spec(model: type[SpecT], entry: Mapping[str, Any], metric: str) -> SpecT:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
-        raise StorageError(f"{STUDY}: '{entry.get('name')}': {key}: {first['msg']}. {MAKE_AGAIN}") from error
+        kind = "table" if model is TableSpec else "figure"
+        raise StorageError(
+            f"{STUDY}: {kind} '{entry.get('name')}': {key}: {first['msg']}. Remove the file and run the collect stage "
+            "again."
+        ) from error
 
 
 def _read_parquet(path: Path) -> "pd.DataFrame":

@@ -19,8 +19,8 @@ READINGS = {
 MEANS = {
     "pooled": "Client mean: pooled (the {targets} of all clients counted together)",
     "macro": "Client mean: macro (plain mean over the clients that have such {targets})",
-    "nodes": "Client mean: nodes (every node once; the score of one that several clients hold is the mean over them)",
-    "weighted": "Client mean: weighted (each client by what it counts at the server in that round)",
+    "nodes": "Client mean: nodes (every node counts once, with the mean score over the clients that hold it)",
+    "weighted": "Client mean: weighted (each client by its aggregation weight at the server in that round)",
 }
 OFTEN = "; a node that several clients hold counts once for each of them)"
 GLOBAL_TESTS = {
@@ -70,7 +70,7 @@ def caption(
     sentences += _overridden(study)
     if any(cell.best for cell in flat):
         direction = "highest" if unit.better == "higher" else "lowest"
-        sentences.append(f"Best ({direction}) in bold, second underlined, ties as printed all marked")
+        sentences.append(f"Best ({direction}) in bold, second underlined; equal printed numbers share the mark")
         if central := list(
             dict.fromkeys(cell.coordinates["label"] for cell in flat if cell.coordinates.get("centralised"))
         ):
@@ -137,7 +137,7 @@ def _overridden(study: StudyRecord) -> list[str]:
     settings = study.settings.get("settings") or {}
     if settings.get("tuned"):
         return [f"Settings found by searches on validation nodes: tuned/{settings['tuned']}.yaml"]
-    return ["Settings differ as the study's overrides say"] if settings.get("overrides") else []
+    return ["Some cells have settings from the overrides of the study"] if settings.get("overrides") else []
 
 
 def _readings(study: StudyRecord, reading: str, datasets: list[str]) -> list[str]:
@@ -147,7 +147,7 @@ def _readings(study: StudyRecord, reading: str, datasets: list[str]) -> list[str
     without = [dataset for dataset in datasets if most.get(dataset, 1) == 0] if reading == "val" else []
     if not without:
         return [READINGS[reading]]
-    why = "ast round, for no client has validation {targets} to choose one by"
+    why = "ast round, because no client has validation {targets}"
     return [f"L{why}"] if len(without) == len(datasets) else [READINGS[reading], f"{_listed(without)}: l{why}"]
 
 

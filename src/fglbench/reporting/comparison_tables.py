@@ -29,14 +29,14 @@ from fglbench.reporting.sheets import Picture, Sheet
 from fglbench.reporting.tables import mean_text
 
 SIGNS = {"above": "▴", "below": "▾", "unstable": "⇕"}
-MEANINGS = {"above": "above the print", "below": "below it", "unstable": "unstable"}
+MEANINGS = {"above": "above the printed number", "below": "below the printed number", "unstable": "unstable"}
 RULES = (
     f"Numbers match within max({TOLERANCE_POINTS:g} points, 2 × pooled standard deviation), at most "
     f"{MOST_TOLERANCE_POINTS:g} points;",
     f"they are unstable where a standard deviation, ours or the printed one, is above {MOST_TOLERANCE_POINTS:g} "
     "points.",
     "Our deviation covers all that a seed draws: partition, split and initialisation;",
-    "a printed one often the initialisation alone.",
+    "a printed deviation often covers the initialisation alone.",
 )
 ALWAYS_COUNTED = ("match", "below", "above", "unstable")
 Key = tuple[Any, ...]
@@ -90,7 +90,7 @@ def _picture(spec: TableSpec, rows: list[Comparison]) -> Picture | None:
         return png(scatter([Point._make(point) for point in points], quantity(spec.metric)))
 
     caption = (
-        "Ours against printed, a point for each number. Hollow ones are unstable; the others match within "
+        "Ours against printed, a point for each number. Hollow points are unstable; the others match within "
         f"{TOLERANCE_POINTS:g} points (dark band) and never beyond {MOST_TOLERANCE_POINTS:g} (light band)."
     )
     return Picture(draw, caption) if points else None

@@ -56,7 +56,7 @@ def dataset_table(study: StudyRecord, spec: TableSpec, reference: pd.DataFrame |
         column_fields=["size", "source"] if printed else ["size"],
         columns=columns,
         cells=cells,
-        legend=[("–", "not in this study, not known before it is made, or not printed")]
+        legend=[("–", "not in this study, not known before the graph is made, or not printed")]
         if any(c.text == "–" for row in cells for c in row)
         else [],
         notes=[],

@@ -46,7 +46,7 @@ def accuracy_by_clients(study: StudyRecord, spec: FigureSpec) -> Figure:
 
 
 def _gained(chosen: pd.DataFrame, gains: Mapping[str, str]) -> pd.DataFrame:
-    """Subtract the baseline of each label in `gains` from its values, in the same cell and seed."""
+    """Subtract the baseline of each label in `gains` from its values, for the same partition, backbone and seed."""
     if chosen.empty:
         return chosen
     keys = [*PROBLEM, "backbone", "seed"]

@@ -56,8 +56,8 @@ def average_ranks(study: StudyRecord, spec: FigureSpec) -> Figure:
     if means.shape[1] < 3 or result is None or result.critical_difference is None:
         return empty(
             spec.heading,
-            f"Average ranks need at least 3 methods and 2 datasets; here are {means.shape[1]} and {datasets} "
-            "with complete cells.",
+            f"Average ranks need at least 3 methods and 2 datasets with complete cells; this figure has "
+            f"{means.shape[1]} and {datasets}.",
         )
     series: list[Series] = [key for key, _ in result.order]
     average = np.array([rank for _, rank in result.order])

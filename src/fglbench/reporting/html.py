@@ -43,9 +43,9 @@ FIGURE_WORDS = {
     "accuracy_by_local_epochs": "Score against the local epochs of a round: mean over seeds, bars of one sample "
     "standard deviation.",
     "graph": "The whole graph and what each client holds of it, for the first seed. Nodes are coloured by class; "
-    "anchors, which several clients hold, are ringed. In each drawing the forces along edges place the nodes.",
+    "anchors, which several clients hold, are ringed. A force-directed layout places the nodes of each drawing.",
     "aggregation_weights": "Nodes of each class that each client holds, and beside them the weight with which each "
-    "client (row) received the model of each other (column) in the round that is read, for the first seed. Methods "
+    "client (row) received the model of each client (column) in the round that is read, for the first seed. Methods "
     "that send all clients the same are left out.",
     "labels_and_convergence": "Nodes of each class that each client holds, for the first seed, and beside them the "
     "score after each round: mean over seeds, band of one sample standard deviation.",
@@ -146,7 +146,7 @@ def _versions(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     versions = flattened(settings.get("versions") or {})
     mixed = {name for name, text in versions if name in ("torch", "mode") and ", " in text}
     return [
-        (name, f"{text} (runs differ; run.json has each one's)" if name in mixed else text) for name, text in versions
+        (name, f"{text} (runs differ; see run.json of each run)" if name in mixed else text) for name, text in versions
     ]
 
 

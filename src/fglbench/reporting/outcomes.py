@@ -23,7 +23,7 @@ OUTCOMES = {
     "failed": OutcomeSymbol("¶", "failed with an error"),
     "not_applicable": OutcomeSymbol("—", "not applicable"),
     "not_run": OutcomeSymbol("○", "not run"),
-    "no_value": OutcomeSymbol("∅", "ran, but gave no such value: no client has such nodes, or it was not recorded"),
+    "no_value": OutcomeSymbol("∅", "no value: no client has nodes to score, or the value was not recorded"),
     "mixed_devices": OutcomeSymbol("≠", "seeds ran on different devices; their times are not averaged"),
 }
 

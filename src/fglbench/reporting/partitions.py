@@ -40,7 +40,7 @@ def partition_table(study: StudyRecord) -> Table:
         caption=[
             "Nodes per client: smallest, median and largest over all seeds; clients without nodes are counted over all "
             "seeds.",
-            "Edges are undirected; cut edges join two clients and are lost to both.",
+            "Edges are undirected; cut edges are the edges of the whole graph that no client has.",
             "Label distance: mean cosine distance between the label distributions of the clients.",
             "Numbers with ± are mean and sample standard deviation (n − 1) over seeds.",
         ],

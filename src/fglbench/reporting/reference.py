@@ -67,7 +67,10 @@ def load_reference(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read as a reference file ({error}).") from error
+        raise StorageError(
+            f"{path} cannot be read as a reference file ({error}). Correct it, or name another folder with "
+            "'fglbench compare --references DIR'."
+        ) from error
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
         raise StorageError(

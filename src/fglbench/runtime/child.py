@@ -29,7 +29,7 @@ from fglbench.runtime.processes import die_with
 from fglbench.runtime.terminal import show_anything
 
 COMMAND = [sys.executable, "-P", "-m", "fglbench.runtime.child"]
-_POLL_S = 0.5  # longest time until the end of a child whose pipe stays open is noticed
+_POLL_S = 0.5  # seconds between checks whether the child has ended, in case its pipe stays open
 
 Event = dict[str, Any]
 

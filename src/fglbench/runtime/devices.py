@@ -104,8 +104,8 @@ def claimed_device(device: str, jobs_per_card: int = 1, folder: Path | None = No
     if not cards:
         if device == "cuda":
             raise DeviceError(
-                f"device: cuda, but no card is visible to this job ({VARIABLE}={os.environ.get(VARIABLE)!r}, and "
-                "nvidia-smi lists none of them). Set device: auto or cpu, or see what nvidia-smi says."
+                f"device: cuda, but no GPU is visible to this job: {VARIABLE}={os.environ.get(VARIABLE)!r} selects "
+                "none of those that nvidia-smi lists. Set device: auto or cpu, or run nvidia-smi to see the GPUs."
             )
         yield None
         return
@@ -131,6 +131,6 @@ def _first_free(slots: list[tuple[str, Path]]) -> tuple[FileLock, str]:
                 continue
             return lock, card
         if not told:
-            print(f"all {len({card for card, _ in slots})} cards are taken; waiting for one", flush=True)
+            print(f"all {len({card for card, _ in slots})} GPUs are taken; waiting for one", flush=True)
             told = True
         time.sleep(_POLL_S)

@@ -39,8 +39,8 @@ def _watch(parent: int) -> None:
 def limit_memory(memory_limit_mb: int | None) -> None:
     """Limit the memory of this process; larger allocations fail.
 
-    A lower limit that the process already has stays in force. The limit covers writable private memory, without mapped
-    files. On Linux, the system is also told to end this process before others when its memory runs out.
+    A lower hard limit of the process stays in force; its soft limit is replaced. The limit covers writable private
+    memory, without mapped files. On Linux, the process also asks the system to kill it first if memory runs out.
 
     Args:
         memory_limit_mb: the limit in MiB; None sets no limit.

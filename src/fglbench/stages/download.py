@@ -185,7 +185,7 @@ def _bring(spec: DatasetSpec, mirror: Path | None, root: Path, forbidden: str | 
 
 
 _WITHOUT = (
-    "To go on without: data.download: false shows the cells of datasets that need files as not run; the others run."
+    "To continue without it, set data.download: false: cells of datasets that need files are then shown as not run."
 )
 
 

@@ -27,8 +27,8 @@ _GAP, _ROW = 0.8, 1.1  # gap between components; row width / sqrt(number of node
 def drawings(expansion: Expansion, results: Path, archived: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the data of the partitions that figures of the study draw, one row per client and one for the whole graph.
 
-    Only partitions of the study's smallest seed are drawn. A partition is left out if neither its split and graph nor
-    an archived row is there.
+    Only partitions of the study's smallest seed are drawn. A partition without archived rows is left
+    out if its split or graph is missing.
 
     Args:
         expansion: the placements of the study.
@@ -97,8 +97,9 @@ def _row(client: int, nodes: np.ndarray, edges: np.ndarray, graph: Graph, holder
 def layout(nodes: int, edges: np.ndarray) -> np.ndarray:
     """Compute positions in the plane for the nodes of a graph.
 
-    The nodes of each connected component are placed by forces (Fruchterman and Reingold 1991), in a square whose area
-    is the component's number of nodes. The components lie in rows, largest first. Equal graphs get equal positions.
+    A force-directed layout (Fruchterman and Reingold 1991) places the nodes of each connected component in a square
+    whose area is the component's number of nodes. The components lie in rows, largest first. Equal graphs get equal
+    positions.
 
     Args:
         nodes: the number of nodes.

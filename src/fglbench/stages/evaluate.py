@@ -31,7 +31,7 @@ def evaluate(train_folder: Path, split_folder: Path, graph_folder: Path, seeds: 
     Args:
         train_folder: holds `seed<k>/run.json` and `seed<k>/predictions.npz`.
         split_folder: holds `seed<k>/split.npz` and its card.
-        graph_folder: holds `graph.npz`, of which only the labels are read, and its card.
+        graph_folder: holds `graph.npz` and its card; only the labels are read.
         seeds: the seeds to evaluate.
         folder: where `seed<k>/metrics.json` is written.
 
@@ -78,8 +78,8 @@ def evaluate_run(train_folder: Path, split_folder: Path, labels: np.ndarray) -> 
     predicted = _read_predictions(train_folder, run.files)
     if run.split != split_checksum(split_folder):
         raise StorageError(
-            f"{train_folder} was trained on another split than the one in {split_folder}, which was made anew since. "
-            "Run the train stage again (snakemake --forcerun train_cell): it keeps what still fits."
+            f"{train_folder} was trained on another split than the present one in {split_folder}. Run the train stage "
+            "again (snakemake --forcerun train_cell): it keeps the seeds whose split is unchanged."
         )
     check_split(split_folder)
     split = read_npz(split_folder / SPLIT_ARRAYS)

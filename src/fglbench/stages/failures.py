@@ -43,7 +43,7 @@ def only_failed(output: Path, number: int) -> bool:
         number: the number of this attempt.
 
     Returns:
-        False also if the user forced jobs to run (`FGLBENCH_FORCED`).
+        True if the job only retries errors; False if anything else, such as `--forcerun`, made it run.
     """
     return number != attempt_number(output, retry=False) and not os.environ.get(FORCED)
 

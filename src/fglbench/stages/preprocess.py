@@ -86,6 +86,10 @@ def preprocess(
         spec: the backbone's request, `features` (see `chosen_features`), and `setting` if it is "inductive".
         seeds: the cell seeds.
         folder: where the files are written.
+
+    Raises:
+        DataError: see `federation_arrays`.
+        StorageError: the graph or a split is missing, damaged or altered.
     """
     graph: Graph | None = None
     for seed in seeds:
@@ -160,7 +164,7 @@ def federation_arrays(graph: Graph, split: Split, spec: ResolvedPreprocessing) -
         arrays["copy"] = split.copy
     if split.pairs is not None:
         arrays |= split.pairs.arrays()
-    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the global test and link tasks have no training nodes
+    rows = int((split.role == TRAIN).sum()) or len(split.nodes)  # the held-out test and links have no training nodes
     if request.hops and spec.get("propagate", True):
         x = chosen_features(graph.features, spec["features"])
         if worth_propagating(x, operator, rows, request):
@@ -198,7 +202,7 @@ def load_federation(graph_folder: Path, preprocessed_folder: Path, spec: Resolve
 def load_global_test(
     graph_folder: Path, preprocessed_folder: Path, spec: ResolvedPreprocessing, kind: str
 ) -> "Federation":
-    """Load the graph of the global test as a federation of one client, whose test nodes are the tested nodes.
+    """Load the graph of the global test as a federation of one client, which is scored on its test nodes.
 
     Args:
         graph_folder: result of download.

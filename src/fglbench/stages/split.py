@@ -49,7 +49,8 @@ def split(
         With `keep_going`, the reason for every seed whose partition cannot be made; else empty.
 
     Raises:
-        PartitionError: a partition cannot be made. Nothing is written for its seed.
+        PartitionError: a partition cannot be made, and `keep_going` is false. Nothing is written for its seed.
+        ComponentError: the scheme is unknown, or it or its result breaks the contract.
         StorageError: the graph cannot be read.
     """
     graph = load_graph(graph_folder, features=False)

@@ -47,7 +47,7 @@ def summary(results: Path, study: str, references: Path, retried: bool = True) -
     kept = {"oom": "ran out of memory", "timeout": "ran out of time"} | ({} if retried else {"failed": "failed"})
     if ended := [text for state, text in kept.items() if outcomes.get(state)]:
         parts.append(
-            f"To try again what {' or '.join(ended)}: snakemake --forcerun train_cell (all else is kept). "
+            f"Try the seeds again that {' or '.join(ended)}: snakemake --forcerun train_cell (all others are kept). "
             f"The logs are in {results / 'logs' / 'train'}."
         )
     parts += _not_run(loaded)
@@ -62,7 +62,7 @@ def _not_run(study: StudyRecord) -> list[str]:
     lines = [f"Not run: {count} cells: {reason or 'no record'}" for reason, count in cells.items()]
     if lines:
         lines.append(
-            "What is not run for want of files runs by the same command when they are there; a partition that cannot "
-            "be made is tried again by snakemake --forcerun split_dataset (what is finished is kept)."
+            "Add the missing files and run the same command again. 'snakemake --forcerun split_dataset' tries "
+            "partitions again that could not be made; finished results are kept."
         )
     return lines

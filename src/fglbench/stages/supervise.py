@@ -12,8 +12,8 @@ its memory or time, cannot end the study.
 If the child was asked to stop (SIGTERM, for example by a scheduler), nothing is recorded. The job ends with an error
 and is retried as a whole. This module does not import torch, so the second process costs only its start.
 
-`train_here` trains in this process: for searches, which train many short cells, and for debuggers. It retries with
-fewer clients at once too. Numbers do not depend on the clients at once.
+`train_here` trains in this process: for searches, which train many short cells, and for debuggers. It also retries
+with fewer clients at once. The results do not depend on the number of clients trained at once.
 """
 
 import gc

@@ -50,5 +50,5 @@ def track(
     done = {"uri": shown, "experiment": chosen, **counts, "command": command, "failures": failures}
     write_json(output, done)
     print(f"MLflow experiment '{chosen}': " + ", ".join(f"{counts[key]} {key}" for key in counts))
-    print(f"to look at it: {command}")
+    print(f"to show the runs: {command}")
     return done

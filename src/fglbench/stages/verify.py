@@ -97,7 +97,7 @@ def repair(results: Path, damage: Damage) -> None:
 def leftovers(results: Path) -> list[Path]:
     """Return the incomplete files and folders that killed jobs left behind, under temporary names.
 
-    Locks (`.lock`) are left out, and so are files that a running process is writing.
+    Locks (`.lock`) are left out, and so are files whose lock a running process holds.
 
     Args:
         results: the results folder.
@@ -153,7 +153,7 @@ def _stage_damage(results: Path, stage: str, folder: Path) -> Iterator[Damage]:
             continue
         for name, digest in listed.items():
             if not isinstance(digest, str) or not _SEED.fullmatch(name.partition("/")[0]):
-                yield Damage(path, "names what is no file of a seed", (path,), place, frozenset(_seeds(path)))
+                yield Damage(path, "lists a path that is not a file of a seed", (path,), place, frozenset(_seeds(path)))
                 continue
             # An older list may have another hash, of a seed that failed and was retried.
             hashes.setdefault(name, set()).add(digest)

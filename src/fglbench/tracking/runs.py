@@ -31,7 +31,7 @@ class TrackedRun:
         metrics: final values of the protocol's reading, without nan.
         curves: per metric, pairs of round and value, without nan. Rounds count from 1, for readers of the store.
         seconds: training time since the start in seconds, by round; rounds count from 1.
-        record: path of the cell's `run.json`; None if only the tables are there.
+        record: path of the cell's `run.json`; None if the cell was not trained here.
         total_seconds: duration of the training of the cell in seconds, with evaluation; 0 if unknown.
     """
 

@@ -224,7 +224,10 @@ def _value(trial: Any, search: SearchPlan, values: dict[str, Any], results: Path
         metric = selecting_metric(task_name(cell.method.spec))
         score = value_of(metrics.readings["val"].val[metric], study.protocol.mean)
         if score is None:
-            raise FglbenchError(f"{search.slug}: no client has validation targets, so there is nothing to choose by.")
+            raise FglbenchError(
+                f"{search.slug}: no client has validation targets, so no score selects settings. Raise "
+                "protocol.split.val, or the task's own 'val'."
+            )
         scores.append(score)
     return _mean(scores)
 
@@ -295,7 +298,7 @@ def write_tuned(searches: list[SearchPlan], folder: Path, path: Path) -> int:
         (search, read_json(path)) for search, path in pairs if path.exists()
     ]
     if not records:
-        raise FglbenchError(f"{folder} holds no finished search.")
+        raise FglbenchError(f"{folder} has no finished search. Run 'fglbench tune' for this study first.")
     overrides = [
         search.override(record["best"]).model_dump(exclude_defaults=True)
         for search, record in records

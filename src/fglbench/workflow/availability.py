@@ -56,7 +56,7 @@ class Availability:
         return {slug: self._unavailable[slug] for slug in slugs if slug in self._unavailable}
 
     def check(self, study: str) -> None:
-        """Refuse a study of which no cell can be run or reused.
+        """Refuse a study if none of its cells can be run or reused.
 
         Args:
             study: the name of the study.
@@ -71,10 +71,10 @@ class Availability:
             return
         listed = "\n".join(f"  - {slug}: {reason}" for slug, reason in reasons.items())
         raise DataError(
-            f"study '{study}': none of its datasets can be had here:\n{listed}\n"
-            "Put the files there ('fglbench describe <dataset>' names their source), name another folder as "
-            "data.mirror or in FGLBENCH_MIRROR, leave the mirror out to download, or choose datasets that need no "
-            f"files: {catalogue.free()}."
+            f"study '{study}': none of its datasets is available on this machine:\n{listed}\n"
+            "Put missing files into the mirror ('fglbench describe <dataset>' names their source), name another "
+            "folder as data.mirror or in FGLBENCH_MIRROR, remove the mirror and allow downloads, or choose datasets "
+            f"that need no files: {catalogue.free()}."
         )
 
     def reused(self, study: str) -> dict[str, str]:

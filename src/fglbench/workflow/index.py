@@ -136,5 +136,8 @@ def _remember(known: dict[Key, Value], slug: Key, value: Value) -> None:
     """Store a value under a slug, and refuse a second, different value."""
     if known.setdefault(slug, value) != value:
         raise ConfigError(
-            [f"two different settings have the path '{slug}', by an accident of hashing; change one label."]
+            [
+                f"two different settings have the path '{slug}', because their hashes are equal; change a setting of "
+                "one of them."
+            ]
         )

@@ -34,7 +34,7 @@ class Plan:
     Attributes:
         config: the configuration.
         studies: all studies by name.
-        active: the names of the studies that the configuration asks for.
+        active: the names of the studies to run: "grid" and those of `studies`.
         index: the specifications of all jobs.
         availability: which cells run here.
         searches: the searches of settings, by study and then by slug.

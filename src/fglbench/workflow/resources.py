@@ -20,7 +20,7 @@ def download_mb(dataset: str) -> int:
 
 
 def download_min(dataset: str) -> int:
-    """Return the run time of a download job: 30 minutes, and the raw files at 10 MB per second.
+    """Return the run time of a download job: 30 minutes, and the raw files and their archive at 10 MB per second.
 
     Args:
         dataset: the name of the dataset.

@@ -41,7 +41,7 @@ def working_on(results: Path) -> Iterator[None]:
 
     Raises:
         BusyError: another process holds the lock. The message names it and says what to do.
-        DiskError: the folder cannot be written.
+        DiskError: the disk is full. Call `check_writable` first: an unwritable folder raises an OSError here.
     """
     results.mkdir(parents=True, exist_ok=True)
     try:
@@ -58,6 +58,9 @@ def claim(results: Path) -> None:
 
     Args:
         results: the results folder, created if it is missing.
+
+    Raises:
+        BusyError, DiskError: see `working_on`.
     """
     _held.enter_context(working_on(results))
 
@@ -111,13 +114,13 @@ def set_back_times(results: Path) -> str | None:
     if not newer:
         return None
     many = f"{len(newer)} files have a time" if len(newer) > 1 else "A file has a time"
-    said = f"{many} in the future, as where another clock was ahead, such as {newer[0]}"
+    said = f"{many} in the future, probably from a faster clock, such as {newer[0]}"
     try:
         for path in newer:
             os.utime(path, ns=(now, now))
     except OSError as error:
-        return f"{said}. It cannot be changed ({error.strerror}), and jobs that read it fail: change it with 'touch'."
-    return f"{said}. It was set to the present."
+        return f"{said}. This cannot be changed ({error.strerror}), so jobs that read these files fail: use 'touch'."
+    return f"{said}. These times were set to the present."
 
 
 def _read_by_rules(folder: Path) -> Iterator[tuple[Path, int]]:
@@ -150,7 +153,7 @@ def _busy(results: Path) -> str:
         f"process {owner['process']} on {owner['host']}, since {owner['since']}" if owner else "its process is unknown"
     )
     end = f", or end it with 'kill {owner['process']}'" if owner else ""
-    return f"Another Snakemake works on {results} ({who}). Wait for it{end}; then give the same command again."
+    return f"Another Snakemake works on {results} ({who}). Wait for it{end}; then run the same command again."
 
 
 def _owned_by(results: Path) -> dict[str, str]:

@@ -257,9 +257,9 @@ def _prepare_where_missing(single: Single, own_process: bool) -> None:
     what = f"the process that prepared '{single.cell.dataset.slug}' {ended}"
     if ended.out_of_memory:
         raise ResourceError(
-            f"{what}, as happens when memory runs out. Use a machine with more memory, or a smaller dataset."
+            f"{what}, probably because memory ran out. Use a machine with more memory, or a smaller dataset."
         )
-    raise DataError(f"{what}. What it printed above says where.")
+    raise DataError(f"{what}. The output above has its traceback.")
 
 
 def scores_and_costs(single: Single) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
         where = f"{key}[{index}]"
         if kind == "scheme" and entry.name == "whole":
             problems.append(
-                f"{where}: 'whole' is for centralised methods, which use it by themselves; name another scheme."
+                f"{where}: 'whole' is reserved; centralised methods use it automatically. Name another scheme."
             )
             continue
         problems += settings_problems(where, kind, entry)
@@ -82,9 +82,9 @@ def entry_problems(key: str, kind: str, entries: list[Entry]) -> list[str]:
         for column in entry.printed:
             if column not in _PRINTED[kind]:
                 problems.append(
-                    f"{where}.printed.{column}: this entry has no name in that column of the reference file. Valid: "
-                    "'dataset' for datasets, 'partition' for partitions, and 'method', 'backbone' and 'variant' for "
-                    "methods."
+                    f"{where}.printed.{column}: entries of {key} have no name in the column '{column}'. Valid: "
+                    "'dataset' for datasets, 'partition' for partitions, 'method', 'backbone' and 'variant' for "
+                    "methods, none for backbones."
                 )
     return problems
 
@@ -100,7 +100,7 @@ def task_problems(where: str, task: Entry) -> list[str]:
         One sentence for each problem, with its key first.
     """
     given = {"label": task.label, "training": task.training, "protocol": task.protocol, "printed": task.printed}
-    beside = [f"{where}.{key}: a task has only a name and settings." for key, value in given.items() if value]
+    beside = [f"{where}.{key}: a task has no such key; leave it out." for key, value in given.items() if value]
     return beside or settings_problems(where, "task", task)
 
 

@@ -67,7 +67,7 @@ def seed_problems(key: str, seeds: int | list[int]) -> list[str]:
     if isinstance(seeds, int):
         return [f"{key}: {seeds} seeds cannot be run; give 1 or more."] if seeds < 1 else []
     empty = [] if seeds else [f"{key}: the list is empty; give at least one seed."]
-    negative = [f"{key}[{i}]: {seed} is negative." for i, seed in enumerate(seeds) if seed < 0]
+    negative = [f"{key}[{i}]: {seed} is negative; give 0 or more." for i, seed in enumerate(seeds) if seed < 0]
     large = [f"{key}[{i}]: {seed} is too large; give at most {_MOST}." for i, seed in enumerate(seeds) if seed > _MOST]
     return [*_repeated_seeds(key, seeds), *empty, *negative, *large]
 

@@ -27,7 +27,7 @@ def reference_problems(study: Study, studies: Path) -> list[str]:
     """
     if study.reference is None:
         return [
-            f"tables[{index}].reference: the study does not name a 'reference' file."
+            f"tables[{index}].reference: the study has no key 'reference'; add it, or leave out the table's."
             for index, table in enumerate(study.tables)
             if table.reference
         ]
