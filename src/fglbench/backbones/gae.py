@@ -38,7 +38,7 @@ class Backbone(base.Backbone):
     """Graph autoencoder, with a read-out where the task predicts classes.
 
     Attributes:
-        convolutions: names of the second convolutions, whose outputs `embed` reads.
+        convolutions: names of the convolutions of the second layer; `embed` reads their outputs.
     """
 
     convolutions: tuple[str, ...] = ("mean",)

@@ -2,9 +2,9 @@
 
 A second convolution gives the mean of each node's embedding, and a third one gives log sigma; both act on the same
 first layer. In training z = mean + sigma e, with e from a standard normal; in evaluation z is the mean. The
-Kullback-Leibler divergence from the standard normal is added to the local loss. The divergence of a node is
-1/2 sum (mean^2 + sigma^2 - log sigma^2 - 1). That of a client is the mean over the nodes that a step reads (all nodes
-for links, the training nodes for classes), times `kl`.
+Kullback-Leibler divergence from the standard normal is added to the local loss. The divergence of a node is 1/2 sum
+(mean^2 + sigma^2 - log sigma^2 - 1). That of a client is the mean over the targets of a step (all nodes for links, the
+training nodes for classes), times `kl`. With `kl_per: graph`, the default, it is divided by their number once more.
 
 Deviations: log sigma is at most 10, as in PyG. Eq. 8 sums over all nodes, also for classes. The text of FedVGAE speaks
 of three layers, its eq. 4 has two.

@@ -1,8 +1,8 @@
 """Datasets with the clients and roles that the authors of FedGTA publish (Li et al., VLDB 2023).
 
-Their archive holds the whole graph and, for each client, its subgraph, the roles of the nodes there, and the masks of
-these roles in the whole graph. Each mask therefore names the nodes of one client. The published order of nodes within a
-client is not kept.
+Their archive contains the whole graph. For each client it contains the subgraph, the roles of its nodes, and masks of
+these roles over the nodes of the whole graph. The three masks of a client together mark its nodes. The published order
+of nodes within a client is not kept.
 
 The authors' code could assign a community twice to one client (as it did to two clients of Cora, with two nodes each).
 Such a client holds these nodes twice: a first row without edges, and a second row with the edges. Here the second row,
@@ -35,8 +35,8 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
         The canonical graph, with masks and clients.
 
     Raises:
-        DataError: the archive is damaged, its clients share or leave out nodes, or a client is not a subgraph of the
-            whole graph.
+        DataError: the archive is damaged, its clients share or leave out nodes, a client has a node more than twice, or
+            a client is not the subgraph of its nodes.
     """
     (path,) = spec.raw_files
     raw = read_raw(root / path)

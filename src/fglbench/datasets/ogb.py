@@ -1,8 +1,8 @@
 """Node datasets of the Open Graph Benchmark, read from the raw files of its archives without the library `ogb`.
 
-The library asks on standard input before large downloads, and stores a pickle that torch refuses to read from 2.6 on.
+The library asks on standard input before large downloads, and stores a pickle that torch 2.6 and later refuse to read.
 Citations are directed in the files; the canonical graph drops the direction. A node whose label is missing (most papers
-of papers100m) has none. Masks are the official ones: by year, or by sales rank.
+of papers100m) gets the label -1. Masks are the official ones: by year, or by sales rank.
 
 The published files were not available during development. The tests read files of the same layout and compare the
 result with the library's reader.

@@ -1,4 +1,4 @@
-"""Resource requirements of the large datasets until their graph is stored, known before the download.
+"""Memory and disk space that the download stage needs for the large datasets, estimated before the download.
 
 The numbers are estimates. Memory was measured on generated graphs of the same layout (up to 16 million entries and 200
 million feature values): 98 to 103 bytes per entry and 4.3 bytes per value. The factors below are slightly larger. The

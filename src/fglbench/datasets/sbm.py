@@ -1,8 +1,8 @@
 """A synthetic graph of any size: a stochastic block model with Gaussian features around class centres.
 
 The sizes of the classes differ by at most one node, and classes are assigned to node ids at random. The settings fix
-the number of edges within classes and the number across classes. The edges are drawn uniformly among such pairs, so
-that `homophily` is met exactly and not only on average.
+the number of edges within classes and the number across classes. Each kind is drawn uniformly among the pairs of nodes
+of this kind, so `homophily` holds exactly (up to rounding), not only on average.
 """
 
 from collections.abc import Callable

@@ -77,8 +77,9 @@ class Announced:
     """Published sizes of a dataset whose files this project has not read yet.
 
     The numbers come from the publishers of the dataset; FedGTA prints them too (table 2). `counts.edges` is half the
-    number of entries if the entries contain both directions, else their number. It may therefore include duplicates and
-    self-loops, and is not checked; neither are hashes.
+    number of entries if the entries contain both directions, else their number, so it may include duplicates and
+    self-loops; for arxiv it is smaller, the number of distinct undirected edges. `counts.edges` and hashes are not
+    checked.
 
     Attributes:
         entries: number of edges in the raw files, as published; checked.

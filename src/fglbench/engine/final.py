@@ -33,7 +33,7 @@ def reading_logits(
         chunk_clients: number of clients evaluated at once; None for all.
 
     Returns:
-        `<reading>_logits` [N, classes] float32.
+        `<reading>_logits` [N, outputs] float32, one row for each original node.
     """
     return {
         f"{reading}_logits": Evaluator(result.graphs[reading], backbone, task, seed, device, chunk_clients).logits(
@@ -67,7 +67,7 @@ def global_test(
 
     Returns:
         `<reading>_global` [G, M, ...]: predictions of the test nodes in ascending order. With `logits` also
-        `<reading>_global_logits` [G, M, classes] float32. G is 1 if all clients hold the same parameters, otherwise the
+        `<reading>_global_logits` [G, M, outputs] float32. G is 1 if all clients hold the same parameters, otherwise the
         number of clients.
     """
     evaluator = Evaluator(tested, backbone, task, seed, device)

@@ -56,7 +56,7 @@ class LocalTraining:
         backbone: the model to train.
         objective: the loss that local training minimises.
         method: its hooks give messages, loss terms and changes of gradients.
-        schedule: number of local epochs.
+        schedule: number of local epochs; every `Step` contains it.
         seed: seed of the cell.
         streams: random stream of each client's dropout.
         chunk_clients: number of clients trained at once.

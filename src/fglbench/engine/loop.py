@@ -47,7 +47,8 @@ def train(
 
     Returns:
         History, predictions and parameters of the readings, and the state. The state is "diverged" with its round if a
-        client's loss is not finite or exceeds `EXPLODED_LOSS`, or if an output is not finite in evaluation.
+        client's total loss is nan, exceeds `EXPLODED_LOSS` in a scored round, or if an output is not finite in
+        evaluation.
 
     Raises:
         ComponentError: the method changes graphs on which features were propagated ahead, or a phase of the cell's

@@ -26,7 +26,7 @@ class Result:
 
     Attributes:
         state: "ok" or "diverged".
-        diverged_round: the round that diverged, or None.
+        diverged_round: number of scored rounds before the run diverged, which is the 0-based round; None if ok.
         history: of the scored rounds `round` [R] int64; `phase` [R] str; `train_seconds` [R] float64, cumulative,
             without evaluation; `train_loss` [R, C] float32, nan for a client that did not train; `total_loss` [R, C]
             float32, if a model or method adds terms to the loss; arrays of the task such as `val_correct` [R, C];
@@ -40,7 +40,7 @@ class Result:
         mixing: `mixing` [M, C, C] float32 and `rounds` [M] int64, of the rounds in which clients received different
             means; with more than `MOST_CLIENTS_IN_EVERY_ROUND` clients only the rounds of the readings.
         scores: outputs of `engine.final`: logits and the global test.
-        parameters: for each reading the stacked parameters of its round; empty unless ok.
+        parameters: for each reading the parameters [C, ...] of its round by name; empty unless ok.
         server: parameters that only the server holds, [...] each.
         graphs: for each reading the client graphs that were scored, which a method may have changed; empty unless ok.
         train_seconds: seconds of training, without evaluation.
@@ -70,8 +70,8 @@ class Recorder:
     """Recorder of rounds, which selects the rounds of the readings and keeps their results.
 
     The reading `val` is the earliest round with the best validation score, or the last round if no client has
-    validation targets. The reading `test` is the earliest round with the best test score. Both use the same mean over
-    clients.
+    validation targets. The reading `test` is the earliest round with the best test score, or the last round if no
+    client has test targets. Both use the same mean over clients.
 
     Args:
         federation: the graphs that are scored.

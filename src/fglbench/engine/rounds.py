@@ -49,7 +49,7 @@ def _check_schedule(phase: Phase, setup: Setup) -> None:
         if of_phase != of_cell:
             raise ComponentError(
                 f"{type(setup.method).__module__}: phase '{phase.name}' has {key} {of_phase}, but the cell has "
-                f"{of_cell}. Keep the {key} of the cell in this phase, or give the phase its own backbone."
+                f"{of_cell}. Keep the {key} of the cell in this phase."
             )
 
 
@@ -71,10 +71,10 @@ class Rounds:
         received: [C, ...] parameters before the last round's local training.
         trained: [C, ...] parameters after the last round's local training.
         current: [C, ...] parameters after the server's answer.
-        mixing: [C, C] weights of the last round's aggregation, of the first group with such weights; None if all
-            clients have one row in common.
-        weights: [C] weights of the clients in the last round's aggregation: the common row, or without one their
-            training targets. None before the first round.
+        mixing: [C, C] weights of the last round's aggregation, of the first group that has a row for each client;
+            None if there is no such group.
+        weights: [C] weights of the clients in the last aggregation: the common row of a group, or if there is none
+            `ClientRound.weights`. None until a client has trained in this phase.
         rebuilt: graphs that the method changed in the last round, or None.
 
     Raises:
@@ -142,7 +142,7 @@ class Rounds:
         """Run one round without scoring it.
 
         Returns:
-            Results of local training. None if a loss is nan, or in a scored phase if it exceeds `EXPLODED_LOSS`.
+            Results of local training. None if a total loss is nan, or exceeds `EXPLODED_LOSS` in a scored phase.
         """
         began, method = time.perf_counter(), self._method
         self.number += 1
@@ -220,8 +220,8 @@ class Rounds:
     def _protected(self, held: Parameters, active: np.ndarray) -> Parameters:
         """Return the parameters that the server sees.
 
-        Without local differential privacy these are the parameters that the clients hold. With it, a client that did
-        not train in this round counts with the last answer that it received, or if it has left, with its last upload.
+        Without local differential privacy these are the parameters that the clients hold. With it, the server uses its
+        own last answer for a client that did not train in this round, and the last upload for a client that has left.
         """
         if self._state.noise is None:
             return held

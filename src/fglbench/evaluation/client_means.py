@@ -9,7 +9,9 @@ from typing_extensions import TypedDict  # pydantic needs this one in Python 3.1
 
 
 class ClientMeans(TypedDict):
-    """The values of one metric. A value is None if no target was scored.
+    """The values of one metric.
+
+    A value is None if no target was scored, or if the metric is not defined on the targets.
 
     Attributes:
         pooled: over the scored targets of all clients, counted together.
@@ -69,9 +71,9 @@ def means(pooled: float | None, per_client: list[float | None], nodes: int) -> C
     """Compute the means of one metric.
 
     Args:
-        pooled: the value over all scored nodes; None if there is none.
-        per_client: one value for each client; None: the client has no scored node.
-        nodes: number of scored nodes.
+        pooled: the value over all scored targets; None if there is no value.
+        per_client: one value for each client; None: the client has no value, for example no scored target.
+        nodes: number of scored targets.
 
     Returns:
         The means without `node_mean` and `weighted`.
@@ -110,7 +112,7 @@ def value_of(entry: ClientMeans, mean: str) -> float | None:
             return entry.get("node_mean", entry["pooled"])
         case "weighted":
             return entry.get("weighted")
-    raise ValueError(f"'{mean}' is not a mean over clients")
+    raise ValueError(f"'{mean}' is not a mean over clients; expected 'pooled', 'macro', 'nodes' or 'weighted'")
 
 
 def weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:

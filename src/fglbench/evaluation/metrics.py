@@ -30,7 +30,7 @@ def scores(
 
     Returns:
         The means of each metric as fractions from 0 to 1. In `pooled` and `nodes`, a shared node counts once for each
-        client that holds it; `node_mean` is there with `share`.
+        client that holds it; `node_mean` is included if `share` is given.
     """
     clients = len(ptr) - 1
     scored = np.asarray(tested, dtype=bool) & (labels >= 0)

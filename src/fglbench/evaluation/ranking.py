@@ -15,7 +15,7 @@ from fglbench.evaluation.client_means import ClientMeans, means
 def ranking_scores(
     outputs: np.ndarray, labels: np.ndarray, ptr: np.ndarray, tested: np.ndarray, share: np.ndarray | None = None
 ) -> dict[str, ClientMeans]:
-    """Compute AUC, average precision (AP) and, for classes, the mean cross-entropy of one set of nodes or edges.
+    """Compute AUC, average precision (AP) and, for classes, the mean cross-entropy of one set of nodes or pairs.
 
     For logits of classes, AUC and AP are computed one class against the rest on the softmax, and averaged over the
     classes that occur among the scored labels, except a class that all of them have. Scores of one positive class, as

@@ -26,7 +26,7 @@ class Federation:
         x: node features X, [N, num_features] float32, dense, CSR or partly dense; or a function that reads them on the
             first use.
         precomputed: answers to propagation requests that preprocessing or a method has computed ahead of training.
-        nodes: [N] int64 global node ids of the rows; None if no two rows are copies of the same node.
+        nodes: [N] int64 global node ids of the rows; None if clients share no nodes.
         copy: [N] bool, true for copies of nodes that another client owns; None if nodes have no owners.
         original: int64 ascending positions of the original nodes, which are predicted and scored; rows that a
             method added have role 0. None if no rows were added.
@@ -109,8 +109,8 @@ class Federation:
     def propagated(self, request: Propagation) -> Propagated:
         """Return the answer to a propagation request.
 
-        An answer that was computed ahead is returned as it is. Otherwise the first call computes the operator, and the
-        features stay without propagation.
+        If preprocessing or a method computed the answer, it is returned. Otherwise the first call computes the
+        operator, and the features are not propagated.
 
         Args:
             request: normalisation of the operator, and the hops of the features.

@@ -115,5 +115,7 @@ class BatchNorm:
             }
         else:
             centred = x - mean[client]
-        scale = weight * (variance.clamp(min=0) + _EPS).rsqrt()  # noise on shared buffers may make it negative
+        scale = (
+            weight * (variance.clamp(min=0) + _EPS).rsqrt()
+        )  # differential privacy adds noise to shared buffers, which may make a variance negative
         return centred * scale[client] + bias[client], moved

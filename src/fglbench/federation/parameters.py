@@ -21,7 +21,7 @@ def stack(single: Mapping[str, Tensor], clients: int) -> Parameters:
         clients: number of clients C.
 
     Returns:
-        [C, ...] by name, detached; each client has memory of its own.
+        [C, ...] by name, detached and without shared memory.
     """
     return {name: tensor.detach().unsqueeze(0).repeat(clients, *[1] * tensor.dim()) for name, tensor in single.items()}
 

@@ -1,11 +1,11 @@
 """Answers to propagation requests: normalised operators and propagated features.
 
-Preprocessing computes each answer once. For graphs that a method changed, it is computed during training. Dense
-features are propagated once, ahead of training. Propagation would make sparse features dense, so the engine propagates
-their product with the weights instead, which gives the same result by associativity. For several hops and few columns
-it is still faster to propagate sparse features ahead of training (`worth_propagating`). A backbone whose hops share
-their weights turns this off (`fill`): it then needs one product, propagated once for each hop, instead of one product
-for each hop.
+Preprocessing computes each answer once. If a method changes the graphs, the answer is computed during training. Dense
+features are propagated once, before training. Propagation would make sparse features dense. The engine therefore
+propagates the product of the features and the weights, which gives the same result: (A X) W = A (X W). If there are
+several hops and few columns, it is faster to propagate sparse features before training (`worth_propagating`). The
+request of a backbone can forbid this (`fill: False`). A backbone whose hops share their weights does so, because it
+needs only one product, which it propagates hop by hop.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def normalised(adjacency: sp.csr_matrix, r: float, self_loops: bool = True) -> s
 
     Args:
         adjacency: [N, N] symmetric weights, not negative, no self-loops.
-        r: kernel coefficient in [0, 1]; 0.5 is symmetric, 0 averages over neighbours.
+        r: kernel coefficient in [0, 1]; 0.5 is symmetric; 0 averages over neighbours and self-loop.
         self_loops: False computes D^(r-1) A D^(-r) with the degrees of A; rows without edges are then zero.
 
     Returns:
@@ -75,7 +75,7 @@ def worth_propagating(
     about a quarter of a sparse one.
 
     Args:
-        features: [rows, num_features], of the client nodes or of the whole graph.
+        features: [nodes, num_features], of the client nodes or of the whole graph.
         operator: [N, N] CSR of the client nodes.
         rows: number of training nodes.
         request: propagation request of the backbone.

@@ -28,7 +28,7 @@ class Schedule:
 
     Attributes:
         rounds: communication rounds.
-        local_epochs: passes over its training nodes that a client makes in a round.
+        local_epochs: passes of a client over its training targets in a round.
         lr: learning rate of the local optimiser.
         weight_decay: L2 penalty that the local optimiser adds to the gradient.
         optimiser: "adam" or "sgd".
@@ -58,7 +58,7 @@ class Schedule:
         """Return the number of local steps of clients in a round (K in the papers).
 
         Args:
-            nodes: [...] int64 number of training nodes of each client.
+            nodes: [...] int64 number of training targets of each client.
 
         Returns:
             [...] int64.

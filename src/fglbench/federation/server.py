@@ -11,7 +11,7 @@ from fglbench.federation.parameters import Parameters, gradients, stack
 
 
 class ServerModel:
-    """Parameters at the server with their own optimiser, stacked as for one client, so that a backbone can use them.
+    """A model at the server with its own Adam optimiser; parameters have a client axis of size 1, as backbones need it.
 
     Methods train the model in `server_update`, so the time counts as time of the server.
 

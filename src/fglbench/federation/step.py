@@ -20,7 +20,8 @@ class Output:
     """Output of a forward pass for the output rows of its batch.
 
     Attributes:
-        logits: [outputs, classes] float32.
+        logits: [outputs, columns] float32 of the last layer: class logits, or node embeddings or reconstructed
+            features, as the task needs.
         hidden: [rows of its level, width] float32 representation before the classifier; the logits themselves if the
             classifier is the only layer.
         hidden_level: level of the batch that the rows of `hidden` belong to.

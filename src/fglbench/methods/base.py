@@ -66,8 +66,9 @@ class Round:
 
     Attributes:
         number, clients, counts, weights, schedule: as in `ClientRound`.
-        parameters: [C, ...] of every group, as the clients uploaded them. For clients that did not train they are what
-            the client holds, or under local differential privacy what the server knows of it.
+        parameters: [C, ...] of every group, as the clients uploaded them. A client that did not train has the
+            parameters that it holds; under local differential privacy, those that the server last sent to it, or its
+            last upload if it has left.
         received: [C, ...] of the same names, as the server sent them at the start of the round.
         uploads: what the method's `upload` returned.
     """
@@ -106,7 +107,7 @@ class Method:
         federation: the clients' training graphs as they were split; never modified. In the inductive setting they lack
             the nodes of its `evaluated` graphs, which serve only for scoring.
         needs_classes: whether the method reads predictions as classes, so that it applies only to tasks with classes.
-        added_rows: most rows that the method adds for each row; estimates of memory use it.
+        added_rows: largest number of rows that the method adds for each row, for estimates of memory.
     """
 
     needs_classes: bool = False
@@ -148,8 +149,8 @@ class Method:
             stream: random stream of the method's initialisation.
 
         Returns:
-            [...] by name. Values may differ from the backbone's; further names are further parameters that the loss
-            trains.
+            [...] by name. The method may change the values of the backbone, and may add parameters under new names;
+            the loss must depend on them.
         """
         return parameters
 

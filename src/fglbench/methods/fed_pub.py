@@ -2,7 +2,8 @@
 
 Every weight matrix W is multiplied by a mask m, which is a parameter of the client. Masks start at 1 and stay with
 their client. In evaluation the entries of m with an absolute value below l1 count as zero. The local loss is the task's
-loss plus l1 ||m||_1, and from the second round on plus l2 ||W - W_received||^2.
+loss plus l1 ||m||_1, and from the second round on plus l2 times the squared distance between all shared parameters
+(biases included) and the received ones.
 
 The server compares clients by functional embeddings. The embedding e_i is the mean of a model's representations of the
 nodes of one random graph. Client i receives the weighted mean of the parameters of all clients that trained, with

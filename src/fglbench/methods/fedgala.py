@@ -14,9 +14,9 @@ by their sum.
 `augment: local` is Max-Augment: it uses each client's own embeddings of the anchors, and clients send none.
 `augment: none` is No-Augment. If clients share no nodes, there are no anchors, and all three are the same.
 
-The text leaves some details open. Here an anchor is joined neither to itself nor to a node to which it is joined
-already, so that every anchor gets a link as long as such a node is left. Anchors choose in the order of their ids, and
-earlier links count as existing ones. Among equal products the first node is chosen. The candidates of an anchor are all
+The text leaves some details open. Here an anchor is joined neither to itself nor to one of its neighbours. It gets a
+link unless all nodes of its client are already its neighbours. Anchors choose in the order of their ids, and earlier
+links count as existing ones. Among equal products the first node is chosen. The candidates of an anchor are all
 nodes of its client, other anchors included, with the client's own embeddings. The global test scores on its unchanged
 graph.
 
@@ -140,12 +140,12 @@ def anchor_links(embeddings: np.ndarray, anchors: np.ndarray, wanted: np.ndarray
     Args:
         embeddings: [N, width] float32, of all rows.
         anchors: [A] int64, ascending rows.
-        wanted: [A, width] float32, embedding with which a node's embedding is to have the largest inner product.
+        wanted: [A, width] float32, for each anchor the embedding that is compared with those of its client's nodes.
         federation: the clients' graphs, of N rows.
 
     Returns:
-        [L, 2] int64, the row of an anchor and the row of the same client to which it is joined; anchors that are joined
-        to all nodes already have no link.
+        [L, 2] int64, the row of an anchor and the row of the same client to which it is joined. An anchor that is
+        already a neighbour of all other nodes of its client gets no link.
     """
     adjacency, links = federation.adjacency, list[tuple[int, int]]()
     joined: defaultdict[int, list[int]] = defaultdict(list)  # by the links chosen so far

@@ -1,13 +1,14 @@
 """FedGL (Chen et al., 2021): pseudo-labels and a pseudo-graph computed by the server from predictions and embeddings.
 
 After local training clients send predictions and embeddings of all their nodes. For each node the server takes the mean
-over the clients that hold it, weighted by their training nodes. If the mean prediction of a node that is not a training
-node gives a class a probability of at least `confidence`, this class is its pseudo-label. In their next local training
-clients add `label_weight` times the mean cross-entropy of their pseudo-labelled nodes, computed without dropout. Every
-node of a client is joined, with weight `edge_weight`, to the `neighbours` other nodes of this client whose mean
-embeddings have the largest positive cosine with its own. The round is scored on the client graphs with these edges, and
-the next round trains on them. Parameters are aggregated by `aggregation`. Clients that do not train in a round keep
-their pseudo-labels and edges. gat, which weights neighbours by attention, and modules ignore the weights of edges.
+over the clients that trained and hold it, weighted by their training nodes. A node that is not a training node gets its
+most probable class as pseudo-label, if the mean probability of this class is at least `confidence`. In their next local
+training clients add `label_weight` times the mean cross-entropy of their pseudo-labelled nodes, computed without
+dropout. Every node of a client is joined, with weight `edge_weight`, to the `neighbours` other nodes of this client
+whose mean embeddings have the largest positive cosine with its own. The round is scored on the client graphs with these
+edges, and the next round trains on them. Parameters are aggregated by `aggregation`. Clients that do not train in a
+round keep their pseudo-labels and edges. gat, which weights neighbours by attention, and modules ignore the weights of
+edges.
 
 The global test has no pseudo-graph: it scores on its unchanged graph.
 

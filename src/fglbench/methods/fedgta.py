@@ -1,11 +1,11 @@
 """FedGTA (Li et al., VLDB 2023, algorithms 1 and 2): personalised means over clients with similar label propagation.
 
-After local training every client propagates its soft labels (eq. 3). It sends the moments of the propagated labels
-(eq. 5) and its smoothing confidence (eq. 4). Client i receives the mean over the clients whose moments have a cosine
+After local training every client propagates its soft labels (eq. 3). It sends the moments of the propagated labels (eq.
+5) and its smoothing confidence (eq. 4). Client i receives the mean over the clients whose moments have a cosine
 similarity of at least epsilon with its own (eq. 6), weighted by confidence (eq. 7, with each client's own H). Eq. 5
 shows central moments as an example. As in the paper the adjacency matrix has self-loops: a node is among its neighbours
-in eq. 3, and D in eq. 4 counts it. Entries of Y^l may exceed 1 at nodes with many neighbours that have few neighbours
-themselves, so that such hubs dominate moments of high order; the public variant bounds the entries.
+in eq. 3, and D in eq. 4 counts it. Entries of Y^l may exceed 1 at hubs, nodes with many neighbours of low degree. Hubs
+then dominate moments of high order. The public variant bounds the entries.
 
 `variant: public` follows the authors' code. Training nodes start with their true labels, which are added again in every
 step and replace the result at these nodes. Other rows pass a softmax, with temperature 20 for the confidence. Moments
@@ -14,9 +14,9 @@ self-loops. The similarity must exceed epsilon. In the authors' code alpha is 0.
 here alpha weights the soft labels themselves in both variants. The settings of the authors' code (moments, order,
 epsilon) are: cora hybrid, 6, 0.5; citeseer hybrid, 20, 0.6; pubmed raw, 13, 0.65.
 
-Clients that do not train in a round keep their parameters. A client that has never trained receives the mean over all
-clients that count in the round. If none of the clients in its mean has any confidence (public variant, no edges), a
-client keeps its own parameters.
+Clients that do not train in a round keep their parameters. A client that has not trained so far receives the mean over
+all clients that count in the round. If all clients in the mean of a client have confidence 0 (public variant, no
+edges), this client keeps its own parameters.
 
 Defaults:
     k 5: the paper's.

@@ -1,8 +1,8 @@
 """FedProx (Li et al., MLSys 2020, eq. 2): FedAvg whose local loss keeps the parameters near the received ones.
 
 The local loss is the task's loss plus mu / 2 ||theta_i - theta||^2 over the shared parameters. The method adds the
-gradient of this term, mu (theta_i - theta), without computing the term itself, which takes a third of the time of
-autograd. With a fixed mu of 0 the method equals FedAvg. With `mu_step` the server adapts mu to the loss, see
+gradient of this term, mu (theta_i - theta), directly. This takes a third of the time that autograd needs for the term.
+With a fixed mu of 0 the method equals FedAvg. With `mu_step` the server adapts mu to the loss, see
 `common/adaptive_mu.py`.
 
 Defaults:

@@ -1,6 +1,6 @@
 """FedSage (Zhang et al., NeurIPS 2021, section 3): GraphSAGE under FedAvg, or under another aggregation.
 
-It equals the method `aggregation` on the backbone sage, and refuses other backbones.
+It equals the method `aggregation` on the backbone sage, and does not apply to other backbones.
 """
 
 from fglbench.backbones import sage

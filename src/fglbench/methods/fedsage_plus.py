@@ -4,8 +4,9 @@ Every client hides a share of its nodes. From the remaining graph a generator le
 has (smooth L1) and what they look like: it maps noise and the node's representation to `neighbours` vectors, whose loss
 is the squared distance to the closest hidden neighbour. A classifier is trained together with it, on the graph that the
 vectors mend. In the federated epochs vectors are also pulled towards the closest node of every other client, by
-gradients that the other clients compute. Then every node gets its predicted number of neighbours. GraphSAGE is trained
-and tested under `aggregation` on the mended graphs. Generated nodes have no label and are never predicted.
+gradients that the other clients compute. Then every node gets its predicted number of neighbours, at most `neighbours`.
+GraphSAGE is trained and tested under `aggregation` on the mended graphs. Generated nodes have no label and are never
+predicted.
 
 The global test has no generated neighbours: it scores on its unchanged graph.
 

@@ -12,9 +12,10 @@ parameters plus 1 - phi times the received ones (eq. 12). It repeats this on the
 
 Deviations: algorithm 1 compares the received model with that of the round before, on a sampled batch, when a client is
 drawn. Here it is compared with the client's own model (section 4.1), on all validation targets, at the end of a round.
-A client loses its mixture in a later round in which it does not train. Eq. 2 weights clients by nodes; the
-training targets of link prediction are edges. There is no early stopping. The text leaves open how a queue of several
-models enters eq. 10 (here as further terms of the denominator) and how often the mixing is repeated.
+A client that does not train in a later round receives the aggregated parameters then, and loses its mixture. Eq. 2
+weights clients by nodes; the training targets of link prediction are edges. There is no early stopping. The text leaves
+open how a queue of several models enters eq. 10 (here as further terms of the denominator) and how often the mixing is
+repeated.
 
 Defaults:
     contrast_weight 0.8: the paper's lambda.

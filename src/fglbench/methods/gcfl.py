@@ -100,7 +100,7 @@ class Method(base.Method):
         return mean < self.settings.eps1 * self._unit and _longest(products) > self.settings.eps2 * self._unit
 
     def ready(self, members: np.ndarray) -> bool:
-        """Return whether enough is known of the members of a cluster to split it.
+        """Return whether the server has received enough from the members of a cluster to split it.
 
         Args:
             members: [m] int64, ids of the cluster's clients that have trained.

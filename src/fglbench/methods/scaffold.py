@@ -1,7 +1,8 @@
 """SCAFFOLD (Karimireddy et al., ICML 2020, algorithm 1): control variates correct the gradients for client drift.
 
 Local steps follow g_i - c_i + c (eq. 3). After local training c_i+ = c_i - c + (theta - theta_i) / (K lr) (eq. 4,
-option II), which under SGD is the mean of the K gradients g_i. The server adds the clients' mean change to c (eq. 5).
+option II), which under SGD is the mean of the K gradients g_i. The server adds the mean change over all clients to c
+(eq. 5); a client that did not train has the change 0.
 The server's learning rate is 1. The variates are zero at first: the first round equals FedAvg, and c is not sent in it.
 
 Deviations: under Adam the quotient is no gradient; here c_i+ is the mean gradient itself. Means over clients are

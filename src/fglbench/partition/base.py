@@ -75,11 +75,13 @@ def assign_clients(
     Raises:
         ComponentError: the scheme is unknown, or it or its result breaks the contract.
         PartitionError: the settings are invalid, or this partition is impossible.
+        ResourceError: a scheme that runs in a child process ran out of memory.
+        DiskError: the disk for temporary files is full.
     """
     module = registry.module("scheme", scheme)
     where = f"dataset '{dataset}', scheme '{scheme}', {clients} clients"
     if not 1 <= clients <= graph.num_nodes:
-        raise PartitionError(f"{where}: expected 1 to {graph.num_nodes} clients, at most one per node.")
+        raise PartitionError(f"{where}: request 1 to {graph.num_nodes} clients, at most one per node of the graph.")
     resolved = scheme_settings(scheme, settings)
     rng = numpy_stream(seed, "partition", dataset, scheme, clients)
     try:
@@ -138,8 +140,8 @@ def _check_parts(assignment: Assignment, num_nodes: int, clients: int, where: st
     empty = [client for client, nodes in enumerate(parts) if not len(nodes)]
     if len(parts) != clients or empty:
         raise PartitionError(
-            f"{where}: the scheme made {len(parts) - len(empty)} clients with nodes. "
-            "Request fewer clients or use another scheme."
+            f"{where}: the scheme made {len(parts) - len(empty)} clients with nodes instead of {clients}. "
+            "Request that number of clients or use another scheme."
         )
     named = {f"client {client}": nodes for client, nodes in enumerate(parts)}
     if len(assignment.held_out):

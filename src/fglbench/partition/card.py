@@ -19,7 +19,7 @@ class SharedNodes(TypedDict, total=False):
         holders: number of nodes with 0, 1, 2, ... clients that hold them.
         left_out: number of nodes that no client has and that are not held out.
         held_out: number of nodes held out for the global test.
-        held_out_clients: their clients.
+        held_out_clients: numbers of the clients that are tested but do not train.
     """
 
     anchors: list[int]
@@ -51,7 +51,7 @@ class PartitionCard(SharedNodes, total=False):
         notes: of the scheme.
         communities: number of communities, if the scheme assigns communities.
         copies: number of nodes that another client owns, if the scheme defines owners.
-        component_files: hashes of the user's component file, for a user's own scheme.
+        component_files: hashes of the file of a scheme from a components folder.
         request: everything that decides the split.
         sha256: checksum of `split.npz`.
     """

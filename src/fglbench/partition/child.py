@@ -26,7 +26,7 @@ def in_child(
         function: at the top level of a module that can be imported by name.
         arrays: arguments that are arrays, without Python objects.
         options: arguments that JSON can encode.
-        seconds: time limit, after which the child is ended.
+        seconds: time limit, after which the child process is killed.
         what: the subject of error messages, such as "METIS".
 
     Returns:
@@ -34,7 +34,7 @@ def in_child(
 
     Raises:
         PartitionError: the child crashed, failed or exceeded the time limit; another try would fail in the same way.
-        ResourceError: memory ran out, or the process was killed, as happens when memory runs out.
+        ResourceError: memory ran out, or the process was killed, probably because memory ran out.
         DiskError: the disk for temporary files is full.
     """
     with tempfile.TemporaryDirectory(prefix="fglbench-") as folder:

@@ -33,6 +33,8 @@ def communities(graph: Graph, rng: np.random.Generator, settings: CommunitySetti
 
     Raises:
         PartitionError: the search crashed or exceeded the time limit.
+        ResourceError: memory ran out.
+        DiskError: the disk for temporary files is full.
     """
     algorithm = _algorithm(graph.num_edges, settings)
     options = {

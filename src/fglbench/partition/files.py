@@ -74,7 +74,10 @@ def check_format(path: Path) -> None:
         PartitionError: the suffix is not .npz, .csv or .json.
     """
     if path.suffix not in _READERS:
-        raise PartitionError(f"{path}: the name of a partition file ends in one of {', '.join(_READERS)}.")
+        raise PartitionError(
+            f"{path}: the name of a partition file ends in one of {', '.join(_READERS)}. Use a file in one of these "
+            "formats; see docs/partitions.md."
+        )
 
 
 def _from_npz(path: Path) -> Rows:
@@ -84,7 +87,7 @@ def _from_npz(path: Path) -> Rows:
     for name, array in arrays.items():
         if array.ndim != 1 or (array.dtype.kind not in "iub" and array.size):
             raise PartitionError(
-                f"{path}: array '{name}' is {array.dtype} {list(array.shape)}; expected one row of integers."
+                f"{path}: array '{name}' is {array.dtype} {list(array.shape)}; expected a 1-D integer array."
             )
     nodes, ptr = arrays["nodes"].astype(np.int64), arrays["ptr"].astype(np.int64)
     if len(ptr) < 2 or ptr[0] != 0 or (np.diff(ptr) < 0).any() or ptr[-1] != len(nodes):
@@ -117,7 +120,7 @@ def _from_csv(path: Path) -> Rows:
         lines, held_out, unseen = list[int](), list[int](), set[int]()
         for row in reader:
             if None in row:
-                raise PartitionError(f"{path}: line {reader.line_num} has more cells than the first line.")
+                raise PartitionError(f"{path}: line {reader.line_num} has more fields than the first line.")
             read = partial(_cell, path, reader.line_num, row)
             node, is_held_out = read("node", _number), read(HELD_OUT, _YES_NO.__getitem__)
             if is_held_out and row["client"] == "":
@@ -150,7 +153,7 @@ def _from_json(path: Path) -> Rows:
         at = f"clients[{number}]"
         _check_names(path, f"{at}: key", client, _CLIENT_KEYS, needed=1)
         if not isinstance(client.get(HELD_OUT, False), bool):
-            raise PartitionError(f"{path}: {at}.{HELD_OUT} must be true or false.")
+            raise PartitionError(f"{path}: {at}.{HELD_OUT} must be true or false, not {client[HELD_OUT]!r}.")
         part = _numbers(path, f"{at}.nodes", client["nodes"])
         names = client.get("roles", ["none"] * len(part))
         if not isinstance(names, list) or len(names) != len(part) or not all(name in ROLE_NAMES for name in names):

@@ -1,4 +1,4 @@
-"""Roles of edges: training edges, which pass messages, validation edges, which select the round, and test edges.
+"""Roles of edges: training edges pass messages, validation edges select the round, test edges are scored.
 
 A role is drawn once for each edge. So no client trains on an edge that another client tests, even if clients share
 nodes.

@@ -1,4 +1,4 @@
-"""Roles of nodes: training nodes, validation nodes, which select the round, and test nodes.
+"""Roles of nodes: training, validation (to select the round) and test.
 
 A role is fixed once for each node of the whole graph, before clients get their nodes. So no client trains on a node
 that another client tests, even if clients share nodes.
@@ -159,7 +159,8 @@ def assign_roles(
             role = draw_per_class(labels, settings, numpy_stream(seed, "split per class", dataset), dataset)
         elif assignment.roles is None:
             raise PartitionError(
-                f"{where}: split.kind 'file' needs a partition file with roles. Use the kind 'ratios'."
+                f"{where}: split.kind 'file' needs the scheme 'file' and a partition file with roles. Add roles to the "
+                "file, or set split.kind to 'ratios', 'per_class' or 'public'."
             )
         else:
             role = np.where(labels >= 0, assignment.roles, NONE).astype(np.int8)

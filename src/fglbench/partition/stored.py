@@ -109,7 +109,10 @@ def checked(rows: Rows, path: Path) -> StoredPartition:
                 f"node {node[row]} is owned by {owners[row]:.0f} clients; make one owner and the others copies."
             ),
         )
-    refuse(np.isin(node, rows.held_out), lambda row: f"node {node[row]} belongs to a client and is also held out.")
+    refuse(
+        np.isin(node, rows.held_out),
+        lambda row: f"node {node[row]} belongs to a client and is also held out; keep one.",
+    )
     if (rows.held_out < 0).any():
         raise PartitionError(f"{path}: the held-out node {rows.held_out.min()} is not a node id; ids count from 0.")
     unseen = rows.held_out_clients

@@ -32,8 +32,8 @@ class Sampler(ABC):
     def draw(self, targets: np.ndarray, ptr: Sequence[int], streams: Sequence[np.random.Generator]) -> np.ndarray:
         """Draw the rows that each target reads.
 
-        The rows of a client's targets depend only on that client's stream and graph. The split into chunks and the
-        other clients therefore do not change them; see `variates`.
+        The result for a client must depend only on its own stream and graph, so that neither chunks nor other clients
+        change it; `variates` draws numbers in this way.
 
         Args:
             targets: [T] int64 rows of the adjacency, grouped by client.

@@ -2,8 +2,8 @@
 
 Every node of a level draws `fanout` of its neighbours, uniformly and with replacement; a node without neighbours draws
 itself. The levels follow each other in breadth-first order, the target first. The children of the j-th node of a level
-have the positions j * fanout to (j + 1) * fanout of the next level. A position therefore means the same in every tree,
-and a model reads levels and children by shape:
+have the positions j * fanout to (j + 1) * fanout - 1 of the next level. A position therefore means the same in every
+tree, and a model reads levels and children by shape:
 
     root, first, second = gathered.split(level_sizes(fanouts), dim=1)    # [T, k, width] -> [T, nodes of level, width]
     mean = second.unflatten(1, (first.shape[1], -1)).mean(2)             # of the children: [T, nodes of first, width]

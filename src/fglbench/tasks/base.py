@@ -174,7 +174,8 @@ class Task(ABC):
             federation: the client graphs that are scored.
 
         Returns:
-            [outputs, ...], one entry for each output row; or [T, ...], one for each of these clients' `targets`.
+            [outputs, ...], one entry for each output row; or [T, ...], one for each target in `Targets` of these
+            clients, such as a pair.
         """
 
     def count(self, federation: "Federation", role: str) -> np.ndarray:

@@ -1,8 +1,9 @@
 """A backbone from any PyTorch model: an ordinary `torch.nn.Module` on (x, edge_index), called client by client.
 
 The operations of the module have no client axis. Therefore each client's forward pass is a separate call through
-`torch.func.functional_call`, with the client's parameters and buffers. Such a backbone works under every method and is
-several times slower than a stacked backbone. Node features are made dense.
+`torch.func.functional_call`, with the client's parameters and buffers. Such a backbone works under every method that
+does not require a particular backbone (FedSage and FedSage+ require sage). It is several times slower than a stacked
+backbone. Node features are made dense.
 """
 
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ class ModuleBackbone(base.Backbone):
     submodules whose class name contains "Norm". Integer buffers belong to the module and are the same for all clients.
 
     Raises:
+        AttributeError: `head_child` is not the name of a submodule.
         ComponentError: the head is a container of layers or a normalisation, or running statistics are cumulative
             averages (momentum=None).
     """
@@ -91,7 +93,7 @@ class ModuleBackbone(base.Backbone):
         head = self._module.get_submodule(self._head)
         if self._head and (isinstance(head, nn.ModuleList | nn.ModuleDict) or "Norm" in type(head).__name__):
             raise ComponentError(
-                f"{where}: its last child '{self._head}' is a {type(head).__name__}, which cannot be the head. "
+                f"{where}: its head '{self._head}' is a {type(head).__name__}, not a layer with weights. "
                 'Name the last layer in the class Backbone, for example: head_child = "convs.1".'
             )
         if any(getattr(child, "momentum", 0.0) is None for child in self._module.modules()):

@@ -37,7 +37,7 @@ class Contrast:
         Args:
             step: the local step, of all clients of the round or some of them.
             earlier: one or more earlier models, each [C, ...] by name for all clients.
-            received: [C, ...] by name for all clients, the parameters that give z_glob; None: those of the step.
+            received: [C, ...] by name for all clients, the parameters of z_glob; None: `step.received`.
 
         Returns:
             [S] float32.

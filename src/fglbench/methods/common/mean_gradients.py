@@ -10,8 +10,8 @@ from fglbench.federation.step import Step
 class MeanGradients:
     """The mean of the gradients of each client's local steps in a round, weight decay included.
 
-    After steps of plain SGD it is (theta received - theta trained) / (K lr), where K is the number of steps, if these
-    gradients are those that the optimiser was given. Unlike this quotient, it means the same under any optimiser.
+    With plain SGD the mean equals (theta received - theta trained) / (K lr), where K is the number of steps, if the
+    optimiser steps along the added gradients. Under other optimisers only the mean is a gradient; the quotient is not.
 
     Args:
         clients: number of clients of the federation.

@@ -1,4 +1,4 @@
-"""Nearest feature rows of groups, towards which FedSage+ pulls generated neighbours."""
+"""Search for the nearest feature row in each of several groups. FedSage+ pulls generated neighbours towards them."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 Losses: TypeAlias = Callable[[Parameters], Tensor]
 LocalStep: TypeAlias = Callable[[Losses, Parameters], Parameters]
-"""Returns the direction of the optimiser's step, from a loss [S] of stacked parameters and from these parameters."""
+"""`local_step(losses, parameters)` returns the direction of the optimiser's step by name, as gradients do.
+
+`losses` maps stacked parameters to the loss [S] of each client.
+"""
 
 
 class StopRule(ABC):
@@ -89,10 +92,10 @@ class Phase:
 
     Attributes:
         name: of the phase in the history.
-        rounds: most rounds; the phase ends earlier when all its clients have left.
+        rounds: largest number of rounds; the phase ends earlier if all its clients have left.
         objective: makes the objective of local training from the phase's graphs.
-        schedule: local optimiser, epochs and participation. Batches and noise must be the cell's, unless the phase has
-            its own backbone.
+        schedule: local optimiser, epochs and participation. `batch_size` and `ldp` must be the cell's. A phase with its
+            own backbone may have another `batch_size`; it always uses the noise of the cell.
         clients: [C] bool, the clients that take part; None: all.
         stop_rule: decides who leaves after a round; None: no client leaves.
         leavers_count: whether the last parameters of clients that left still count in the aggregation.
@@ -102,7 +105,7 @@ class Phase:
         chunk_clients: clients trained at once, if fewer than the cell's.
         backbone: another model, which is initialised for the phase and whose parameters end with it; its rounds are not
             scored.
-        method: whose hooks the rounds of this model call; only together with `backbone`.
+        method: the method whose hooks the rounds call, used with `backbone`; None: the method of the cell.
         initialisation: name of the random stream that initialises this model.
     """
 

@@ -69,8 +69,8 @@ def is_federated(settings: Any, federation: Federation, epoch: int) -> bool:
 class Exchange(base.Method):
     """Messages of the clients while they learn the generator.
 
-    In the federated epochs each client shows noisy representations of its nodes and its feature head to all others,
-    through the server, and receives their gradients.
+    In the federated epochs each client sends noisy representations of its nodes and its feature head to all others,
+    through the server, and receives the sum of their gradients.
     """
 
     backbone: Generator
@@ -86,7 +86,12 @@ class Exchange(base.Method):
         return {"shown": torch.cat(shown)} if shown else {}
 
     def _placeholders(self, number: int, clients: np.ndarray) -> list[Tensor]:
-        """Return tensors without values, as large as what each client shows to all clients, to count the bytes."""
+        """Return tensors without values that count the bytes of an epoch, per client and direction.
+
+        A client uploads its representations and head once, and gradients for those of the C - 1 other clients. Each
+        other client downloads them, and the client downloads the sum of the gradients. Over all clients, both
+        directions therefore count C times the size of a client's representations and head.
+        """
         if not is_federated(self.settings, self.federation, number):
             return []
         batch = self.backbone.batch(self.federation, clients)

@@ -53,7 +53,10 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
     if clients != stored.clients:
         raise PartitionError(f"{path} contains {stored.clients} clients; request {stored.clients}.")
     if stored.highest >= graph.num_nodes:
-        raise PartitionError(f"{path} contains node {stored.highest}; the graph has nodes 0 to {graph.num_nodes - 1}.")
+        raise PartitionError(
+            f"{path} contains node {stored.highest}; the graph has nodes 0 to {graph.num_nodes - 1}. Use the partition "
+            "file of this dataset."
+        )
     roles = None
     if stored.role is not None:
         roles = np.zeros(graph.num_nodes, dtype=np.int8)

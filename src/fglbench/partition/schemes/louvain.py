@@ -35,6 +35,8 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
     Raises:
         PartitionError: the search crashed or exceeded the time limit.
+        ResourceError: memory ran out.
+        DiskError: the disk for temporary files is full.
     """
     membership, note = communities(graph, rng, settings)
     limit = graph.num_nodes // clients
@@ -50,8 +52,8 @@ def cut(membership: np.ndarray, limit: int) -> list[np.ndarray]:
         limit: largest number of nodes in a piece.
 
     Returns:
-        Node ids of the pieces, largest piece first, then by lowest node id; at least `clients` pieces if the
-        limit is n // clients.
+        Node ids of the pieces, largest piece first, then by lowest node id. With a limit of n // clients there are at
+        least as many pieces as clients.
     """
     whole = nodes_of(membership)
     return largest_first([nodes[at : at + limit] for nodes in whole for at in range(0, len(nodes), limit)])

@@ -1,10 +1,10 @@
 """Louvain communities assigned in turn, with copies of neighbours across cut edges (Fed-GALA, section 4.1.1).
 
-Whole communities are assigned to the clients one after another, largest first. Then each client gets a copy of every
-node at another client that is a neighbour of one of its own nodes, so that no edge is lost. A node that several clients
-hold is an anchor.
+Whole communities are assigned to the clients one after another, largest first. These clients own their nodes. Then each
+client gets copies of all neighbours of its own nodes, so that no edge is lost. A node that several clients hold is an
+anchor.
 
-Copies have owners, and a client's graph has no edge between two copies. The text says so ("while nodes are
+A client's graph has no edge between two copies. The text says so ("while nodes are
 duplicated, their local graph structure is not"). But the edges in table 4.2 are those between all nodes that a client
 holds: `between_copies` keeps them, and then nodes have no owners.
 
@@ -44,6 +44,8 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
     Raises:
         PartitionError: there are fewer communities than clients, or the search crashed or exceeded the time limit.
+        ResourceError: memory ran out.
+        DiskError: the disk for temporary files is full.
     """
     membership, note = communities(graph, rng, settings)
     ordered = largest_first(nodes_of(membership))

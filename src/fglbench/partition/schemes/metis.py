@@ -38,6 +38,8 @@ def assign(graph: Graph, clients: int, rng: np.random.Generator, settings: Setti
 
     Raises:
         PartitionError: the graph is not canonical, or METIS crashed or exceeded the time limit.
+        ResourceError: memory ran out.
+        DiskError: the disk for temporary files is full.
     """
     starts, adjacent = compressed(graph)
     options = {"clients": clients, "recursive": settings.recursive, "seed": int(rng.integers(1, 2**31 - 1))}

@@ -81,13 +81,13 @@ class SomeTargets:
 class WithLinks(Objective):
     """(1 - share) times an objective of nodes plus share times a link loss, on the outputs of all nodes of a client.
 
-    The loss of a client without training nodes is share times the link loss; that of a client without edges is (1 -
-    share) times the loss of nodes. `counts` is the sum of training nodes and edges.
+    The node loss of a client without training nodes is 0, and so is the link loss of a client without edges. `counts`
+    is the number of training nodes plus the number of edges of each client.
 
     Args:
         federation: the client graphs.
         nodes: makes the objective of nodes.
-        share: weight of the link loss, within 0 and 1.
+        share: weight of the link loss, from 0 to 1.
         links: makes the link loss.
     """
 
