@@ -33,7 +33,7 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
     try:
         function = getattr(registry.module("dataset", spec.name), "load", None)
         if function is None:
-            raise DataError(f"{path}: it has no function 'load(folder)'.")
+            raise DataError("it has no function 'load(folder)'.")
         graph = function(path.parent)
     except DataError:
         raise
@@ -42,9 +42,7 @@ def load(spec: DatasetSpec, settings: ComponentSettings, root: Path) -> Graph:
         where = f"{path}:{lines[-1]}" if lines else str(path)
         raise DataError(f"{where}: {type(error).__name__}: {error}.") from error
     if not isinstance(graph, Graph):
-        raise DataError(
-            f"its 'load' returned a {type(graph).__name__}, not a graph. Return datasets.own.from_arrays(...)."
-        )
+        raise DataError(f"its 'load' returned a {type(graph).__name__}, not a graph of datasets.own.from_arrays.")
     return graph
 
 

@@ -47,7 +47,7 @@ def train(
 
     Returns:
         History, predictions and parameters of the readings, and the state. The state is "diverged" with its round if a
-        client's total loss is nan, exceeds `EXPLODED_LOSS` in a scored round, or if an output is not finite in
+        client's total loss is nan, or exceeds `EXPLODED_LOSS` in a scored phase, or if an output is not finite in
         evaluation.
 
     Raises:

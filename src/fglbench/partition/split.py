@@ -160,7 +160,7 @@ def assign_roles(
         elif assignment.roles is None:
             raise PartitionError(
                 f"{where}: split.kind 'file' needs the scheme 'file' and a partition file with roles. Add roles to the "
-                "file, or set split.kind to 'ratios', 'per_class' or 'public'."
+                "file, or use the kind 'ratios'."
             )
         else:
             role = np.where(labels >= 0, assignment.roles, NONE).astype(np.int8)

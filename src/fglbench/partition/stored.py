@@ -111,7 +111,7 @@ def checked(rows: Rows, path: Path) -> StoredPartition:
         )
     refuse(
         np.isin(node, rows.held_out),
-        lambda row: f"node {node[row]} belongs to a client and is also held out; keep one.",
+        lambda row: f"node {node[row]} belongs to a client and is also held out; keep one of the two.",
     )
     if (rows.held_out < 0).any():
         raise PartitionError(f"{path}: the held-out node {rows.held_out.min()} is not a node id; ids count from 0.")

@@ -195,8 +195,8 @@ def check_whole(batch: Batch, federation: Federation) -> None:
     """
     if not np.array_equal(np.diff(batch.target_ptr), np.diff(original_ptr(federation))[batch.clients]):
         raise ComponentError(
-            "training.batch_size is set, but a link loss needs all nodes of a client in one batch, and this batch "
-            "contains only some of them. Remove training.batch_size."
+            "losses and scores of links need all nodes of a client in one batch, but this batch contains only some of "
+            "them. Remove training.batch_size."
         )
 
 
