@@ -164,10 +164,11 @@ def run(args: argparse.Namespace) -> int:
         DeviceError: `--device cuda`, and there is no GPU.
         ConfigError, DataError, PartitionError, StorageError: see `workflow.single.run_cell`.
     """
+    from fglbench.commands.progress import progress_bars
     from fglbench.config.schema import Training
     from fglbench.runtime.devices import claimed_device
     from fglbench.storage import check_writable
-    from fglbench.workflow.single import run_cell, terminal_progress
+    from fglbench.workflow.single import run_cell
 
     check_writable(Path(args.results))
     values = values_of(args)
@@ -179,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
             threads=args.threads,
             force=args.force,
             own_process=True,
-            progress=terminal_progress(rounds),
+            progress=progress_bars(rounds),
         )
     result["total_seconds"] = time.perf_counter() - args.began
     print(_text(result))

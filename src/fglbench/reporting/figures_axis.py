@@ -14,15 +14,15 @@ from fglbench.reporting.figures_base import (
     LOOK,
     SERIES,
     error_line,
-    groups,
     legend,
     panels_by,
     score_label,
-    scored,
     series_name,
     series_styles,
     without_data,
 )
+from fglbench.reporting.figures_rows import scored
+from fglbench.reporting.frames import groups
 
 
 def accuracy_by_clients(study: StudyRecord, spec: FigureSpec) -> Figure:

@@ -16,20 +16,17 @@ from fglbench.reporting.figures_base import (
     LOOK,
     PANEL_WIDTH,
     SERIES,
-    complete_rows,
-    for_every_seed,
-    groups,
     legend,
     panel_title,
     panels_by,
     score_label,
-    scored,
     series_name,
     series_styles,
     without_data,
 )
 from fglbench.reporting.figures_fit import wrapped
-from fglbench.reporting.frames import distinct
+from fglbench.reporting.figures_rows import complete_rows, for_every_seed, scored
+from fglbench.reporting.frames import distinct, groups
 
 _CLIENTS, _SERVER = "#4477aa", "#ee6677"
 

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from matplotlib.ticker import MaxNLocator
 from fglbench.evaluation.quantities import OF_RUNS, quantity
 from fglbench.evaluation.statistics import Summary
 from fglbench.records.presentation import FigureSpec
-from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
+from fglbench.records.study import StudyRecord
 from fglbench.reporting.figures_fit import LINE, width, wrapped
-from fglbench.reporting.frames import complete_only, distinct, of_mean, select, titled
+from fglbench.reporting.frames import distinct, groups, titled
 from fglbench.reporting.palette import Style, styles
 
 LOOK: dict[Any, Any] = {
@@ -164,102 +163,6 @@ def series_name(series: Series, chosen: pd.DataFrame) -> str:
     return f" {name}" if name.startswith("_") else name  # matplotlib's legend skips names with an underscore
 
 
-def groups(
-    frame: pd.DataFrame, fields: list[str], order: Mapping[str, list[Any]]
-) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Split a frame by the values of `fields`.
-
-    Args:
-        frame: any frame with these columns.
-        fields: column names.
-        order: the study's order of the values of each field.
-
-    Yields:
-        (values of the fields, rows), in the study's order.
-    """
-    parts = {tuple(key): part for key, part in frame.groupby(fields, sort=False)}
-    for key in distinct(frame, fields, order):
-        yield key, parts[key]
-
-
-def complete_rows(study: StudyRecord, frame: pd.DataFrame, spec: FigureSpec, needed: str | None = None) -> pd.DataFrame:
-    """Select the rows that a figure's filter matches, from complete cells.
-
-    Args:
-        study: the collected records.
-        frame: any of its frames with the columns of `FIELDS`.
-        spec: the figure's entry in `study.json`.
-        needed: column without which a row is left out; None to keep all rows.
-
-    Returns:
-        Rows of `frame`.
-
-    Raises:
-        ConfigError: `where` names an unknown column.
-    """
-    chosen = select(frame, spec.where, f"figure '{spec.name}'")
-    if chosen.empty:
-        return chosen
-    chosen = complete_only(study, chosen)
-    return chosen.dropna(subset=[needed]) if needed else chosen
-
-
-def partition_rows(frame: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Select the rows of partitions that a figure's filter matches.
-
-    Args:
-        frame: `study.partitions` or `study.drawings`.
-        spec: the figure's entry in `study.json`.
-
-    Returns:
-        Rows of `frame`.
-
-    Raises:
-        ConfigError: `where` names an unknown column.
-    """
-    return select(frame, of_partitions(spec.where), f"figure '{spec.name}'")
-
-
-def scored(study: StudyRecord, spec: FigureSpec) -> pd.DataFrame:
-    """Select the scores of a figure, from complete cells that have the score for every seed.
-
-    Args:
-        study: the collected records.
-        spec: the figure's entry in `study.json`.
-
-    Returns:
-        Rows of `study.runs`, one per cell placement and seed; `value` is in printed units.
-
-    Raises:
-        ConfigError: `where` names an unknown column.
-    """
-    chosen = complete_rows(study, study.runs, spec)
-    metric = spec.metric
-    kept = chosen[chosen["metric"] == metric]
-    if metric not in OF_RUNS:
-        kept = kept[(kept["split"] == spec.split) & (kept["reading"] == spec.reading)]
-        kept = kept[of_mean(kept, spec.mean)]
-    kept = for_every_seed(kept.dropna(subset=["value"]), chosen)
-    return kept.assign(value=kept["value"].astype(float).map(quantity(metric).shown))
-
-
-def for_every_seed(kept: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
-    """Keep the cells that have a row in `kept` for each of their seeds in `chosen`.
-
-    Args:
-        kept: rows to filter, with the columns of `FIELDS` and `seed`.
-        chosen: rows of all seeds that ran, with the same columns.
-
-    Returns:
-        Rows of `kept`.
-    """
-    if kept.empty:
-        return kept
-    seeds, expected = (frame.groupby(list(FIELDS))["seed"].nunique() for frame in (kept, chosen))
-    complete = seeds[seeds == expected.reindex(seeds.index)].reset_index()
-    return kept.merge(complete[list(FIELDS)], on=list(FIELDS), how="inner")
-
-
 def score_label(metric: str, split: str = "test", reading: str = "val") -> str:
     """Return the label of the score axis.
 
@@ -277,18 +180,6 @@ def score_label(metric: str, split: str = "test", reading: str = "val") -> str:
     notes = ", ".join(note for note in (shown.unit, "best on test" if reading == "test" else "") if note)
     nodes = split.replace("_", " ").capitalize()
     return f"{nodes} {shown.title}" + (f" ({notes})" if notes else "")
-
-
-def of_partitions(where: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the part of a filter that applies to partitions, which have no methods.
-
-    Args:
-        where: column names with wanted values.
-
-    Returns:
-        The entries for dataset, scheme and clients.
-    """
-    return {name: kept for name, kept in where.items() if name in PROBLEM}
 
 
 def error_line(panel: Axes, points: list[tuple[float, Summary]], style: Style, name: str) -> None:

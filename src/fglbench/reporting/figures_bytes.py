@@ -13,15 +13,15 @@ from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     SERIES,
-    groups,
     legend,
     panels_by,
     score_label,
-    scored,
     series_name,
     series_styles,
     without_data,
 )
+from fglbench.reporting.figures_rows import scored
+from fglbench.reporting.frames import groups
 
 
 def bytes_by_accuracy(study: StudyRecord, spec: FigureSpec) -> Figure:

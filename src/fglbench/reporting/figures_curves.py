@@ -15,8 +15,6 @@ from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.figures_base import (
     LOOK,
     SERIES,
-    complete_rows,
-    groups,
     legend,
     panels_by,
     score_label,
@@ -25,6 +23,8 @@ from fglbench.reporting.figures_base import (
     whole_numbers,
     without_data,
 )
+from fglbench.reporting.figures_rows import complete_rows
+from fglbench.reporting.frames import groups
 
 GRID_POINTS = 200
 

@@ -15,7 +15,9 @@ from matplotlib.lines import Line2D
 
 from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
-from fglbench.reporting.figures_base import LOOK, groups, panel_title, partition_rows, without_data
+from fglbench.reporting.figures_base import LOOK, panel_title, without_data
+from fglbench.reporting.figures_rows import partition_rows
+from fglbench.reporting.frames import groups
 from fglbench.reporting.palette import COLOURS
 
 UNLABELLED, ANCHOR = "#b8bec8", "#111111"

@@ -11,17 +11,9 @@ from matplotlib.figure import Figure
 
 from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
-from fglbench.reporting.figures_base import (
-    LOOK,
-    complete_rows,
-    groups,
-    panel_title,
-    panels,
-    panels_by,
-    partition_rows,
-    whole_numbers,
-    without_data,
-)
+from fglbench.reporting.figures_base import LOOK, panel_title, panels, panels_by, whole_numbers, without_data
+from fglbench.reporting.figures_rows import complete_rows, partition_rows
+from fglbench.reporting.frames import groups
 
 MOST_NUMBERS = 100
 MAP_LOOK = LOOK | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}

@@ -8,19 +8,11 @@ from matplotlib.figure import Figure
 
 from fglbench.records.presentation import FigureSpec
 from fglbench.records.study import PROBLEM, StudyRecord
-from fglbench.reporting.figures_base import (
-    LOOK,
-    complete_rows,
-    groups,
-    legend,
-    panel_title,
-    panels,
-    partition_rows,
-    series_styles,
-    without_data,
-)
+from fglbench.reporting.figures_base import LOOK, legend, panel_title, panels, series_styles, without_data
 from fglbench.reporting.figures_curves import draw_rounds
 from fglbench.reporting.figures_heatmap import draw_labels
+from fglbench.reporting.figures_rows import complete_rows, partition_rows
+from fglbench.reporting.frames import groups
 
 
 def labels_and_convergence(study: StudyRecord, spec: FigureSpec) -> Figure:

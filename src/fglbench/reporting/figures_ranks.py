@@ -17,12 +17,12 @@ from fglbench.reporting.figures_base import (
     Series,
     empty,
     panels,
-    scored,
     series_name,
     series_styles,
     without_data,
 )
 from fglbench.reporting.figures_fit import wrapped
+from fglbench.reporting.figures_rows import scored
 from fglbench.reporting.frames import distinct, select
 from fglbench.reporting.palette import Style
 

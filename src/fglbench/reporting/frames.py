@@ -1,12 +1,12 @@
 """Selection, grouping and order of a study's records in tables and figures."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from fglbench.errors import ConfigError, suggest
-from fglbench.records.study import FIELDS, StudyRecord
+from fglbench.records.study import FIELDS, PROBLEM, StudyRecord
 
 
 def select(frame: pd.DataFrame, where: Mapping[Any, Any] | None, owner: str) -> pd.DataFrame:
@@ -167,3 +167,35 @@ def titled(fields: Iterable[str], key: Iterable[Any], joint: str = ", ") -> str:
         The formatted values without empty ones.
     """
     return joint.join(shown(field, value) for field, value in zip(fields, key, strict=True) if value != "")
+
+
+def groups(
+    frame: pd.DataFrame, fields: list[str], order: Mapping[str, list[Any]]
+) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """Split a frame by the values of `fields`.
+
+    Args:
+        frame: any frame with these columns.
+        fields: column names.
+        order: the study's order of the values of each field.
+
+    Yields:
+        (values of the fields, rows), in the study's order; nothing for an empty frame, which may lack even the columns.
+    """
+    if frame.empty:
+        return
+    parts = {tuple(key): part for key, part in frame.groupby(fields, sort=False)}
+    for key in distinct(frame, fields, order):
+        yield key, parts[key]
+
+
+def of_partitions(where: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the part of a filter that applies to partitions, which have no methods.
+
+    Args:
+        where: column names with wanted values.
+
+    Returns:
+        The entries for dataset, scheme and clients.
+    """
+    return {name: kept for name, kept in where.items() if name in PROBLEM}

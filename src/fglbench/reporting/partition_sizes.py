@@ -12,8 +12,7 @@ from fglbench.evaluation.statistics import summarise
 from fglbench.records.presentation import Reference, TableSpec
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.cells import Table, TableCell
-from fglbench.reporting.figures_base import of_partitions
-from fglbench.reporting.frames import distinct, select, shown
+from fglbench.reporting.frames import groups, of_partitions, select, shown
 from fglbench.reporting.reference import base_dataset
 from fglbench.reporting.tables import mean_text
 
@@ -47,16 +46,15 @@ def partition_sizes_table(study: StudyRecord, spec: TableSpec, reference: pd.Dat
         ConfigError: `where` names an unknown field.
     """
     frame = select(study.partitions, of_partitions(spec.where), f"table '{spec.name}'")
-    keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
-    parts = {} if frame.empty else {tuple(key): part for key, part in frame.groupby(list(PROBLEM), sort=False)}
     sources = ["ours", "printed"] if reference is not None else ["ours"]
     columns: list[tuple[str, ...]] = [
         (name, source) if len(sources) > 1 else (name,) for name in QUANTITIES for source in sources
     ]
-    cells, data = [], []
-    for key in keys:
+    keys, cells, data = [], [], []
+    for key, part in groups(frame, list(PROBLEM), study.order):
+        keys.append(key)
         coordinates = dict(zip(PROBLEM, key, strict=True))
-        ours = _ours(parts[key])
+        ours = _ours(part)
         theirs = {} if reference is None else _printed(study, spec.printed_table, reference, coordinates)
         texts = {"ours": ours, "printed": theirs}
         row = [TableCell(text=texts[source].get(name, _NONE)) for name in QUANTITIES for source in sources]

@@ -7,7 +7,7 @@ import pandas as pd
 from fglbench.evaluation.statistics import summarise
 from fglbench.records.study import PROBLEM, StudyRecord
 from fglbench.reporting.cells import Table, TableCell
-from fglbench.reporting.frames import distinct, shown
+from fglbench.reporting.frames import groups, shown
 from fglbench.reporting.tables import mean_text
 
 COLUMNS = (
@@ -29,10 +29,8 @@ def partition_table(study: StudyRecord) -> Table:
     Returns:
         The table, in the study's order.
     """
-    frame = study.partitions
-    keys = [] if frame.empty else distinct(frame, PROBLEM, study.order)
-    parts = {} if frame.empty else {tuple(key): part for key, part in frame.groupby(list(PROBLEM), sort=False)}
-    cells = [_row(parts[key]) for key in keys]
+    parts = list(groups(study.partitions, list(PROBLEM), study.order))
+    keys, cells = [key for key, _ in parts], [_row(part) for _, part in parts]
     rows = [tuple(shown(name, value) for name, value in zip(PROBLEM, key, strict=True)) for key in keys]
     return Table(
         name="partitions",

@@ -4,9 +4,7 @@ Existing results of preprocessing and training are kept. With `own_process`, dow
 child process, so that the memory of their libraries does not count as memory of training.
 """
 
-import math
 import shutil
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -307,31 +305,3 @@ def scores_and_costs(single: Single) -> dict[str, Any]:
         "cell": single.cell.id,
         "folder": str(single.seed_folder("train")),
     }
-
-
-def terminal_progress(rounds: int) -> Callable[[int], Progress | None]:
-    """Return the callback factory of a progress bar with round, loss and validation score.
-
-    Args:
-        rounds: the number of rounds.
-
-    Returns:
-        A function from a seed to the callback for its rounds. It returns None if standard error is not a terminal.
-    """
-    if not sys.stderr.isatty():
-        return lambda seed: None
-    from tqdm import tqdm
-
-    def bar(seed: int) -> Progress:
-        shown = tqdm(total=rounds, desc=f"seed {seed}", unit="round")
-
-        def update(number: int, loss: float, validation: float) -> None:
-            scores = {"loss": f"{loss:.3f}"} | ({} if math.isnan(validation) else {"val": f"{100 * validation:.1f}"})
-            shown.set_postfix(scores, refresh=False)
-            shown.update()
-            if number + 1 == rounds:
-                shown.close()
-
-        return update
-
-    return bar
