@@ -312,7 +312,7 @@ def test_roles_that_come_with_a_partition_are_taken_as_they_are():
     roles = split_of(labels, parts, of={"roles": given_roles}, kind="file")
     assert [role.tolist() for role in roles] == [[TRAIN, TEST], [VAL, NONE, NONE]]
     with pytest.raises(
-        PartitionError, match=r"'toy', scheme 'random', 2 clients: split\.kind 'file' needs a partition"
+        PartitionError, match=r"'toy', scheme 'random', 2 clients: split\.kind 'file' needs the scheme 'file'"
     ):
         split_of(labels, parts, kind="file")
 
