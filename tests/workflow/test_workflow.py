@@ -100,6 +100,8 @@ def test_archived_records_take_the_place_of_runs(finished: Path, tmp_path: Path)
     pd.testing.assert_frame_equal(ours[ours["label"] != "fedprox"].reset_index(drop=True), theirs)
     partitions = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "partitions.parquet")
     assert set(partitions["scheme"]) == {"louvain", "random"}
+    study = json.loads((tmp_path / "results" / "studies" / "grid" / "study.json").read_text())
+    assert (study["name"], study["published"]) == ("grid", 4 * study["cells"] // 5)
     assert "Nothing to be done" in run_snakemake(tmp_path, "-n", "tables", FGLBENCH_PUBLISHED=str(archived)).stdout
     runs = archived / "grid" / "runs.parquet"
     pd.read_parquet(runs).assign(value=0.25).to_parquet(runs)

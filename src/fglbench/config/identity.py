@@ -20,7 +20,7 @@ ENGINE_VERSION = 1
 """Version of a stage, part of every hash that depends on the stage. It increases when the stage's numbers change."""
 OVERLAPPING_SPLIT_VERSION = 2
 """`SPLIT_VERSION` of schemes whose clients may share nodes."""
-COLLECT_VERSION = 2
+COLLECT_VERSION = 3
 REPORT_VERSION = 6
 TRACK_VERSION = 2
 """Versions of collected records, of tables, figures and reports, and of the runs in the tracking store. They

@@ -61,8 +61,8 @@ def collect(
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in ("runs", "curves", "mixing")}
     for placement in expansion.placements:
         if placement.cell.id in reused:
-            for name, archived in archive.frames_of(placement.cell.id, study.protocol.reading):
-                frames[name].append(archived.assign(**coordinates(placement)))
+            for frame, archived in archive.frames_of(placement.cell.id, study.protocol.reading):
+                frames[frame].append(archived.assign(**coordinates(placement)))
         else:
             finished = loaded[placement.cell.id]
             rows += run_rows(placement, finished, (not_run or {}).get(placement.cell.dataset.slug))
