@@ -134,6 +134,7 @@ def test_only_what_is_finished_is_shown(finished: Path, tmp_path: Path):
     done = run_snakemake(tmp_path, "--cores", "2", "tables")
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted((tmp_path / "results" / "train").rglob("run.json")) == runs
+    assert "without only_finished=true to train" in done.stdout and "missing files" not in done.stdout
     rows = pd.read_parquet(tmp_path / "results" / "studies" / "grid" / "runs.parquet")
     assert set(rows.loc[rows["label"] == "fedprox", "outcome"]) == {"not_run"}
     assert set(rows.loc[rows["label"] == "fedprox", "reason"]) == {"not finished"}

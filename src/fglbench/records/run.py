@@ -22,7 +22,10 @@ RETRIED = ("failed", "oom", "timeout")
 """The outcomes that count as unfinished: a job that runs again retries them."""
 
 NOT_RUN: Final = "not_run"
-"""The state of a seed without results, because its data or its partition is missing."""
+"""The state of a seed without results, because its data or its partition is missing, or it was not trained."""
+
+UNFINISHED: Final = "not finished"
+"""The reason of a seed that only `only_finished` keeps from training."""
 
 State = Literal["ok", "diverged", "oom", "timeout", "failed", "not_applicable", "not_run"]
 

@@ -4,6 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from fglbench.records.run import UNFINISHED
 from fglbench.records.study import STUDY, StudyRecord, read_study
 from fglbench.reporting.terminal import to_text
 from fglbench.stages.tables import study_sheets
@@ -60,7 +61,9 @@ def _not_run(study: StudyRecord) -> list[str]:
     rows = study.runs[study.runs["outcome"] == "not_run"]
     cells = rows.groupby("reason", sort=False)["cell"].nunique().to_dict() if len(rows) else {}
     lines = [f"Not run: {count} cells: {reason or 'no record'}" for reason, count in cells.items()]
-    if lines:
+    if UNFINISHED in cells:
+        lines.append("Run the same command without only_finished=true to train the cells that are not finished.")
+    if cells.keys() - {UNFINISHED}:
         lines.append(
             "Add the missing files and run the same command again. 'snakemake --forcerun split_dataset' tries "
             "partitions again that could not be made; finished results are kept."

@@ -11,9 +11,8 @@ from fglbench.datasets.availability import why_unavailable
 from fglbench.errors import DataError
 from fglbench.records.archive import archived_cells, archived_files
 from fglbench.records.graph import GRAPH_CARD
+from fglbench.records.run import UNFINISHED
 from fglbench.workflow.studies import GRID
-
-UNFINISHED = "not finished"
 
 
 class Availability:
