@@ -75,12 +75,11 @@ def look(results: Path, locks: Path = SNAKEMAKE_LOCKS) -> str | None:
     Returns:
         A message about the removed locks or the other workflow; None if there is nothing to say.
     """
-    if not results.is_dir():
-        return None
     try:
         left = [path for path in sorted(locks.glob("*.lock")) if _is_for(path, results)]
         if not left:
             return None
+        results.mkdir(parents=True, exist_ok=True)  # Snakemake may have been killed before it made this folder
         with FileLock(_lock(results), timeout=0):
             host = _owned_by(results).get("host", platform.node())
             if host != platform.node():

@@ -1,4 +1,4 @@
-"""One workflow a results folder: the second is told, a killed one leaves nothing that stands in the way."""
+"""The run lock: one workflow at a time on a results folder, and removal of the locks of a killed Snakemake."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fglbench.storage import read_json, write_json
-from fglbench.workflow import run_lock as workplace
+from fglbench.workflow import run_lock
 from fglbench.workflow.run_lock import BusyError, claim, look, set_back_times
 
 HOLD = "import sys, time; from pathlib import Path\n"
@@ -37,7 +37,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_the_second_is_told_who_works_and_what_to_do(
     holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(workplace, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(run_lock, "_PATIENCE_S", 0.1)
     with pytest.raises(BusyError, match=rf"process {holder.pid} on .* end it with 'kill {holder.pid}'; then"):
         claim(tmp_path / "results")
     said = look(tmp_path / "results", tmp_path / "locks")
@@ -56,6 +56,16 @@ def test_what_a_killed_one_left_is_removed(holder: subprocess.Popen[str], tmp_pa
     assert look(tmp_path / "results", tmp_path / "locks") is None
     claim(tmp_path / "results")
     assert read_json(tmp_path / "results" / ".workflow")["process"] == os.getpid()
+
+
+def test_locks_are_removed_if_snakemake_was_killed_before_it_made_the_results_folder(tmp_path: Path):
+    lock = tmp_path / "locks" / "0.output.lock"
+    lock.parent.mkdir()
+    lock.write_text(f"{tmp_path}/results/download/karate/graph.json\n")
+    message = look(tmp_path / "results", tmp_path / "locks")
+    assert message is not None
+    assert "was killed. Its locks were removed" in message
+    assert not lock.exists()
 
 
 def test_locks_for_other_results_are_left(holder: subprocess.Popen[str], tmp_path: Path):
