@@ -111,7 +111,7 @@ def merged_protocol(study: Study, dataset: Entry) -> Protocol:
     return Protocol.model_validate(values | change)
 
 
-def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> dict[str, list[str]]:
+def datasets_of_tasks(study: Study, datasets: Sequence[str | int] | None = None) -> dict[str, list[str]]:
     """Return the datasets of each task of a study.
 
     Args:
@@ -121,13 +121,14 @@ def datasets_of_tasks(study: Study, datasets: Sequence[str] | None = None) -> di
     Returns:
         Name of a task -> labels of its datasets, in the study's order.
     """
+    wanted = None if datasets is None else [str(dataset) for dataset in datasets]
     by_task: dict[str, list[str]] = {}
-    for label, entry in selected(study.datasets, datasets):
+    for label, entry in selected(study.datasets, wanted):
         by_task.setdefault(merged_protocol(study, entry).task.name, []).append(label)
     return by_task
 
 
-def tasks_shown(study: Study, datasets: Sequence[str] | None = None) -> list[str]:
+def tasks_shown(study: Study, datasets: Sequence[str | int] | None = None) -> list[str]:
     """Return the names of the tasks of some datasets.
 
     Args:
@@ -140,7 +141,7 @@ def tasks_shown(study: Study, datasets: Sequence[str] | None = None) -> list[str
     return list(datasets_of_tasks(study, datasets))
 
 
-def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str]:
+def known_tasks(study: Study, datasets: Sequence[str | int] | None = None) -> list[str]:
     """Return the names of the tasks of some datasets, without unknown tasks, which validation reports.
 
     Args:
@@ -151,8 +152,7 @@ def known_tasks(study: Study, datasets: Sequence[Any] | None = None) -> list[str
         Names, each once, in the order of the datasets; empty if the protocol of one of them is invalid.
     """
     try:
-        wanted = None if datasets is None else [str(dataset) for dataset in datasets]
-        return [name for name in tasks_shown(study, wanted) if name in registry.names("task")]
+        return [name for name in tasks_shown(study, datasets) if name in registry.names("task")]
     except ValidationError:
         return []
 

@@ -90,6 +90,9 @@ class SplitSettings(Section):
         return self.model_dump(exclude_none=True, exclude=unread)
 
 
+PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
+"""The settings of kind per_class, with the values of the public split of Cora (Yang et al., ICML 2016)."""
+
 OF_ANY_TASK = ("held_out", "empty")
 """The settings that also apply to tasks that draw their own roles."""
 
@@ -104,10 +107,6 @@ def without_node_roles(split: Mapping[str, Any]) -> dict[str, Any]:
         The settings of `OF_ANY_TASK` among them.
     """
     return {name: split[name] for name in OF_ANY_TASK if name in split}
-
-
-PER_CLASS = {"train_per_class": 20, "val_nodes": 500, "test_nodes": 1000}
-"""The settings of kind per_class, with the values of the public split of Cora (Yang et al., ICML 2016)."""
 
 
 def assign_roles(

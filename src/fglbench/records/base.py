@@ -10,6 +10,19 @@ from fglbench.records.checksums import check_listed
 from fglbench.storage import MAKE_AGAIN, read_json, write_json
 
 
+def first_problem(error: ValidationError) -> str:
+    """Describe the first invalid field of a record.
+
+    Args:
+        error: as raised by the model of the record.
+
+    Returns:
+        The key, with dots between its parts, and the problem; without a full stop.
+    """
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
 class Record(BaseModel):
     """A JSON file with typed fields; unknown keys are ignored, so that files of newer versions can be read.
 
@@ -39,9 +52,7 @@ class Record(BaseModel):
             return cls.model_validate(read_json(path))
         except ValidationError as error:
             check_listed(path)
-            first = error.errors(include_url=False)[0]
-            key = ".".join(map(str, first["loc"]))
-            raise StorageError(f"{path}: {key}: {first['msg']}. {MAKE_AGAIN}") from error
+            raise StorageError(f"{path}: {first_problem(error)}. {MAKE_AGAIN}") from error
 
     def write(self, folder: Path) -> None:
         """Write the fields that were set to the file `NAME`.

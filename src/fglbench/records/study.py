@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from pydantic import ValidationError
 
 from fglbench.errors import StorageError
+from fglbench.records.base import first_problem
 from fglbench.records.checksums import check_made
 from fglbench.records.presentation import FigureSpec, TableSpec
 from fglbench.storage import read_json
@@ -227,11 +228,9 @@ def _spec(model: type[SpecT], entry: Mapping[str, Any], metric: str) -> SpecT:
     try:
         return model.model_validate({"metric": metric} | given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
         kind = "table" if model is TableSpec else "figure"
         raise StorageError(
-            f"{STUDY}: {kind} '{entry.get('name')}': {key}: {first['msg']}. Remove the file and run the collect stage "
+            f"{STUDY}: {kind} '{entry.get('name')}': {first_problem(error)}. Remove the file and run the collect stage "
             "again."
         ) from error
 

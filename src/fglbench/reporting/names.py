@@ -21,7 +21,7 @@ def is_compared(table: TableSettings, reference: str | None) -> bool:
     Returns:
         True for a table of cells that names a printed table, if the study has a file of printed numbers.
     """
-    return reference is not None and table.reference is not None and table.kind == "cells"
+    return bool(reference) and table.reference is not None and table.kind == "cells"
 
 
 def table_files(tables: Sequence[TableSettings], reference: str | None) -> list[str]:

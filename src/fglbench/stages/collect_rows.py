@@ -172,9 +172,9 @@ def curve(placement: Placement, finished: Finished | None, results: Path) -> lis
     history = _arrays(path, finished.run)
     if not len(history["round"]):  # the run diverged in the first round
         return []
-    split_card = results / placement.cell.folder("split") / SPLIT_CARD
-    check_listed(split_card)
-    card, spec = read_split_card(split_card.parent), placement.cell.method.spec
+    split = results / placement.cell.folder("split")
+    check_listed(split / SPLIT_CARD)
+    card, spec = read_split_card(split), placement.cell.method.spec
     task, counts = task_of(spec), {"val": card["val"], "test": card["test"]}
     scores = {
         f"{role}_score": task.score(history, role, np.asarray(of_clients), spec["mean"])
@@ -250,10 +250,10 @@ def partitions(expansion: Expansion, results: Path, archive: Archive) -> pd.Data
         if split in frames or placement.cell.partition.spec["scheme"] == "whole":
             continue
         common = {**partition_coordinates(placement), "seed": placement.cell.seed, "split": split}
-        path = results / split / SPLIT_CARD
-        if path.exists():
-            check_listed(path)
-            frames[split] = pd.DataFrame(_client_columns(read_split_card(path.parent))).assign(**common)
+        folder = results / split
+        if (folder / SPLIT_CARD).exists():
+            check_listed(folder / SPLIT_CARD)
+            frames[split] = pd.DataFrame(_client_columns(read_split_card(folder))).assign(**common)
         elif split in archive.partitions:
             frames[split] = archive.partitions[split].assign(**common)
     return pd.concat(frames.values()) if frames else pd.DataFrame()

@@ -21,21 +21,15 @@ from fglbench.stages.collect_rows import Finished
 from fglbench.tasks import has_own_roles, metrics_of, selecting_metric, targets_of
 
 
-def _tasks(study: Study, shown: TableSettings | FigureSettings) -> list[str]:
-    """Return the names of the tasks of the datasets that a table or figure shows."""
-    wanted = shown.where.get("dataset")
-    return tasks_shown(study, None if wanted is None else list(map(str, wanted)))
-
-
 def _figure(study: Study, figure: FigureSettings) -> FigureSpec:
     """Return the settings of a figure, with defaults for the keys that it does not set."""
-    chosen = {"metric": figure.metric or selecting_metric(_tasks(study, figure)[0])}
+    chosen = {"metric": figure.metric or selecting_metric(tasks_shown(study, figure.where.get("dataset"))[0])}
     return FigureSpec(**figure.model_dump() | chosen, reading=study.protocol.reading, mean=study.protocol.mean)
 
 
 def _table(study: Study, table: TableSettings) -> TableSpec:
     """Return the settings of a table, with defaults for the keys that it does not set."""
-    tasks = _tasks(study, table)
+    tasks = tasks_shown(study, table.where.get("dataset"))
     metric = table.metric or selecting_metric(tasks[0])
     chosen = {
         "metric": metric,

@@ -47,14 +47,14 @@ def study_sheets(study: StudyRecord, reference_folder: Path) -> list[Sheet]:
         ConfigError: a table cannot be made with its settings.
         StorageError: the reference file is missing or unreadable.
     """
-    sheets, name = [], study.settings.get("reference")
-    for spec in study.tables:
+    sheets, tables, name = [], study.tables, study.settings.get("reference")
+    read = name and any(spec.reference for spec in tables)
+    reference = load_reference(Path(reference_folder) / f"{name}.csv") if read else None
+    for spec in tables:
         if make := _OF_THE_STUDY.get(spec.kind):
-            numbers = load_reference(Path(reference_folder) / f"{name}.csv") if name and spec.reference else None
-            sheets.append(Sheet(make(study, spec, numbers)))
+            sheets.append(Sheet(make(study, spec, reference if spec.reference else None)))
             continue
         sheets.append(Sheet(build_table(study, spec)))
-        if is_compared(spec, name):
-            numbers = load_reference(Path(reference_folder) / f"{name}.csv")
-            sheets.append(comparison_sheet(study, spec, numbers))
+        if reference is not None and is_compared(spec, name):
+            sheets.append(comparison_sheet(study, spec, reference))
     return sheets
